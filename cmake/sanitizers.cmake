@@ -1,0 +1,9 @@
+# HOCKET_SANITIZE is a list for -fsanitize=; it applies to everything that is built.
+if(HOCKET_SANITIZE)
+  string(REPLACE ";" "," flags "${HOCKET_SANITIZE}")
+  add_compile_options(-fsanitize=${flags} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${flags})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND "undefined" IN_LIST HOCKET_SANITIZE)
+    add_compile_options(-fno-sanitize=function)       # clang 14 cannot compile coroutines with it
+  endif()
+endif()

@@ -1,0 +1,62 @@
+// How ranks agree on a step's shape: a pure function of exchanged records. Nothing a rank knows alone can veto.
+// Source: design of the agreement in vLLM #24845 and the faults around it (#50945, #51984); docs/dbo.md.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/error.h"
+#include "dbo/ubatch.h"
+
+namespace hocket::dbo {
+
+/// One rank's contribution to a step. Integers only: no rank may round differently.
+struct StepRecord {
+  int64_t step = 0, epoch = 0;    ///< must be equal everywhere; the epoch rises after a failed step
+  int64_t status = 0;             ///< hocket::Code: how the last finished step ended on this rank
+  int64_t tokens = 0;             ///< 0: idle
+  int64_t uniform_query = 0;      ///< q if the rank is a uniform decode, else 0
+  int64_t attention_pairs = 0;    ///< visible (query, key) pairs
+  int64_t policy = 0;             ///< rank 0's word counts: an override of PolicyKind, 0 = none
+  int64_t previous_us = 0;        ///< measured duration of the previous step, 0 if unknown
+  int64_t stopping = 0;           ///< 1: this rank wants to leave; all leave when all say so
+};
+
+enum class PolicyKind : uint8_t { automatic, threshold, always, never };
+enum class Mode : uint8_t { high_throughput, low_latency };
+enum class Phase : uint8_t { prefill, decode };
+enum class Reason : uint8_t {
+  threshold, predicted_gain, policy_always,                               // split
+  below_decode_threshold, below_prefill_threshold, predicted_loss, policy_never, recovery, disabled, idle  // whole
+};
+std::string_view name(Reason reason);
+std::string_view name(PolicyKind kind);
+
+struct Policy {
+  bool enabled = true;  ///< DBO is on
+  PolicyKind kind = PolicyKind::automatic;
+  int ubatches = 2;
+  int64_t decode_threshold = 32, prefill_threshold = 512;  ///< inclusive, compared with the busiest rank's tokens
+  int64_t low_latency_capacity = 0;  ///< tokens a rank; 0: the transport has no low-latency mode
+};
+
+/// Derived from past records only, so equal on all ranks; cleared when the epoch changes.
+struct History {
+  int64_t epoch = 0;
+};
+
+struct Decision {
+  int ubatches = 1;  ///< 0: no rank has tokens, no step
+  Overlap overlap = Overlap::off;
+  Mode mode = Mode::high_throughput;
+  Phase phase = Phase::prefill;
+  Reason reason = Reason::idle;
+  int64_t max_tokens = 0;
+  bool operator==(const Decision&) const = default;
+};
+
+/// Same records, policy and history: same answer on every rank. Throws Error(epoch) naming ranks and values when steps or
+/// epochs differ.
+Decision decide(std::span<const StepRecord> ranks, const Policy& policy, History& history);
+
+}  // namespace hocket::dbo
