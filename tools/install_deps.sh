@@ -5,7 +5,7 @@ set -euo pipefail
 
 build=(g++ cmake ninja-build make pkg-config ca-certificates
        libboost1.81-dev nlohmann-json3-dev libsimdjson-dev libspdlog-dev libfmt-dev libcli11-dev
-       libyaml-cpp-dev libexpected-dev libpcre2-dev libutf8proc-dev prometheus-cpp-dev)
+       libyaml-cpp-dev libexpected-dev libpcre2-dev libutf8proc-dev prometheus-cpp-dev libssl-dev)
 test=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev libonig-dev python3 curl
       libdnnl-dev ocl-icd-opencl-dev opencl-headers)
 lint=(clang lld clang-format clang-tidy libclang-rt-14-dev)

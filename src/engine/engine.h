@@ -46,8 +46,10 @@ class Sink {
 /// What start-up decided: the lines of the start-up table and of `hocket --version`-like reports.
 struct Summary {
   model::ModelConfig model;
-  int ranks = 1;
+  int ranks = 1, expert_ranks = 1;
+  int64_t experts_per_rank = 0;
   std::string backend, dbo, isa;  ///< dbo: "on, 2 ubatches, policy auto, ..." or "off: reason"
+  std::string prefix_cache;       ///< "on" or "off"
   int64_t kv_blocks = 0, block_size = 0, max_model_len = 0, threads_per_rank = 1;
   int64_t kv_bytes = 0, weight_bytes = 0;
   int64_t max_seqs = 0, max_batched_tokens = 0;
