@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "comm/group.h"
-#include "comm/hub.h"
+#include "comm/threads.h"
 #include "engine/admission.h"
 #include "engine/rank.h"
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <set>
 
 namespace hocket::engine {
 namespace {
@@ -100,7 +101,9 @@ TEST(Sampler, DrawsFollowTheDistribution) {
     for (size_t i = 0; i < want.size(); ++i) {
       const double share = static_cast<double>(seen[i]) / draws;
       EXPECT_NEAR(share, want[i], 4 * std::sqrt(0.25 / draws)) << i;  // four standard deviations at most
-      if (want[i] == 0) EXPECT_EQ(seen[i], 0) << i;
+      if (want[i] == 0) {
+        EXPECT_EQ(seen[i], 0) << i;
+      }
     }
   }
 }

@@ -1,0 +1,76 @@
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/rng.h"
+#include "cli/commands.h"
+#include "cli/digest.h"
+#include "cli/offline.h"
+
+namespace hocket::cli {
+namespace {
+
+/// Random ids without special tokens; a pure function of (seed, prompt), so runs compare.
+std::vector<Prompt> random_prompts(const ThroughputOptions& options, const text::Tokenizer& tokenizer, uint64_t seed) {
+  std::vector<int32_t> allowed;
+  for (int32_t id = 0; id < tokenizer.size(); ++id) {
+    if (tokenizer.known(id) && !tokenizer.is_special(id)) allowed.push_back(id);
+  }
+  std::vector<Prompt> prompts;
+  for (int64_t i = 0; i < options.num_prompts; ++i) {
+    Prompt prompt{{}, {.temperature = 0, .max_tokens = options.output_len, .ignore_eos = true}};
+    for (int64_t j = 0; j < options.input_len; ++j) {
+      const double draw = uniform(seed, static_cast<uint64_t>(i), static_cast<uint64_t>(j));
+      prompt.ids.push_back(allowed[static_cast<size_t>(draw * static_cast<double>(allowed.size()))]);
+    }
+    prompts.push_back(std::move(prompt));
+  }
+  return prompts;
+}
+
+int print_result(const ThroughputOptions& options, double seconds, const std::string& digest) {
+  const auto prompts = static_cast<double>(options.num_prompts);
+  const double output = prompts * static_cast<double>(options.output_len);
+  const double total = output + prompts * static_cast<double>(options.input_len);
+  fmt::print("Throughput: {:.2f} requests/s, {:.2f} total tokens/s, {:.2f} output tokens/s\n", prompts / seconds,
+             total / seconds, output / seconds);
+  if (options.output_json.empty()) return 0;
+  std::ofstream file(options.output_json);
+  file << nlohmann::ordered_json({{"elapsed_time", seconds},
+                                  {"num_requests", options.num_prompts},
+                                  {"total_num_tokens", total},
+                                  {"requests_per_second", prompts / seconds},
+                                  {"tokens_per_second", total / seconds},
+                                  {"output_tokens_per_second", output / seconds},
+                                  {"token_ids_sha256", digest}})
+              .dump(2)
+       << "\n";
+  file.close();
+  if (!file) return report({Code::internal, fmt::format("{}: cannot be written.", options.output_json.string())});
+  return 0;
+}
+
+}  // namespace
+
+int bench_throughput(const Options& options) {
+  auto config = resolve(options.engine);
+  if (!config) return report(config.error());
+  const uint64_t seed = config->seed;
+  auto session = open_session(std::move(*config), Report::table);
+  if (!session) return report(session.error());
+  std::vector<Prompt> prompts = random_prompts(options.throughput, *(*session)->tokenizer, seed);
+  // one warm-up request: first touches of weights, arenas and cache are not what is measured
+  Prompt warm_up = prompts.front();
+  warm_up.sampling.max_tokens = 2;
+  if (auto warmed = complete(*(*session)->engine, {warm_up}); !warmed) return report(warmed.error());
+  const auto began = std::chrono::steady_clock::now();
+  auto completions = complete(*(*session)->engine, std::move(prompts));
+  if (!completions) return report(completions.error());
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  return print_result(options.throughput, seconds, ids_digest(*completions));
+}
+
+}  // namespace hocket::cli
