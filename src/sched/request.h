@@ -26,14 +26,14 @@ enum class State : uint8_t { waiting, running, finished };
 /// One sequence. Owned by the scheduler; the engine appends tokens after a successful step.
 struct Request {
   int64_t id = 0;
-  SamplingParams sampling;
-  std::vector<int32_t> tokens;  ///< prompt, then generated
+  SamplingParams sampling{};
+  std::vector<int32_t> tokens{};  ///< prompt, then generated
   int64_t prompt_tokens = 0;
   int64_t computed = 0;  ///< tokens whose K/V are in the cache
   int64_t cached = 0;    ///< of them, taken from the prefix cache when first admitted
   int64_t preemptions = 0;
   State state = State::waiting;
-  std::vector<int32_t> blocks;
+  std::vector<int32_t> blocks{};
   int64_t arrival = 0;  ///< admission order: smaller is older
   int64_t generated() const { return static_cast<int64_t>(tokens.size()) - prompt_tokens; }
 };
