@@ -17,7 +17,7 @@ struct StepRecord {
   int64_t tokens = 0;             ///< 0: idle
   int64_t uniform_query = 0;      ///< q if the rank is a uniform decode, else 0
   int64_t attention_pairs = 0;    ///< visible (query, key) pairs
-  int64_t policy = 0;             ///< rank 0's word counts: an override of PolicyKind, 0 = none
+  int64_t policy = 0;             ///< rank 0's word counts: 1 + PolicyKind overrides the policy, 0 = none
   int64_t previous_us = 0;        ///< measured duration of the previous step, 0 if unknown
   int64_t stopping = 0;           ///< 1: this rank wants to leave; all leave when all say so
 };
