@@ -19,7 +19,4 @@ std::string_view name(Code code) {
   return "unknown";
 }
 
-Error::Error(Code code, const std::string& message, std::source_location at)
-    : std::runtime_error(message), code_(code), at_(at) {}
-
 }  // namespace hocket

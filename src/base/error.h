@@ -1,7 +1,6 @@
 // Which words errors use. Expected failures travel as Expected<T>; bugs and failed steps are thrown as Error.
 #pragma once
 #include <cstdint>
-#include <source_location>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -29,25 +28,21 @@ inline tl::unexpected<Failure> fail(Code code, std::string message) {
 /// A bug, a broken device or a failed step. Caught once, in the rank loop or in main.
 class Error : public std::runtime_error {
  public:
-  Error(Code code, const std::string& message, std::source_location at = std::source_location::current());
+  Error(Code code, const std::string& message) : std::runtime_error(message), code_(code) {}
   Code code() const noexcept { return code_; }
-  const std::source_location& at() const noexcept { return at_; }
 
  private:
   Code code_;
-  std::source_location at_;
 };
 /// An argument has the wrong shape, dtype or alignment.
 class ShapeError : public Error {
  public:
-  explicit ShapeError(const std::string& message, std::source_location at = std::source_location::current())
-      : Error(Code::internal, message, at) {}
+  explicit ShapeError(const std::string& message) : Error(Code::internal, message) {}
 };
 /// Calls came in an order that the contract excludes.
 class InvariantError : public Error {
  public:
-  explicit InvariantError(const std::string& message, std::source_location at = std::source_location::current())
-      : Error(Code::internal, message, at) {}
+  explicit InvariantError(const std::string& message) : Error(Code::internal, message) {}
 };
 
 }  // namespace hocket

@@ -161,7 +161,9 @@ TEST(Engine, ASampleDoesNotDependOnItsNeighbours) {
 
 TEST(Engine, EndsAsItsParametersSay) {
   Running running(two_ranks());
-  const std::string q = questions()[0];
+  const std::string q =
+      "<|im_start|>user\nFinn has 8 rows with 3 plates in each. How many plates does Finn have now?<|im_end|>\n"
+      "<|im_start|>assistant\n";
   EXPECT_EQ(running.ask(q, {.temperature = 0, .max_tokens = 5})->end().finish, FinishReason::length);
   const Output eos = running.ask(q, {.temperature = 0, .max_tokens = 200})->end();
   EXPECT_EQ(eos.finish, FinishReason::stop);

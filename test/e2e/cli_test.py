@@ -10,7 +10,9 @@ import tempfile
 import unittest
 
 HOCKET, MODEL, DATA = sys.argv[1:4]
-PROMPT = "Question: Dora has 45 eggs. Dora buys 3 more. How many eggs does Dora have now?\nAnswer:"
+# ends with <|im_end|>
+PROMPT = ("<|im_start|>user\nFinn has 8 rows with 3 plates in each. How many plates does Finn have now?<|im_end|>\n"
+          "<|im_start|>assistant\n")
 
 
 def hocket(*args, **kwargs):
@@ -30,14 +32,14 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         answer = json.loads(done.stdout)
         self.assertEqual(set(answer), {"prompt_token_ids", "token_ids", "text", "logprobs", "finish_reason"})
-        self.assertIn("#### 48", answer["text"])
+        self.assertIn("#### 24", answer["text"])
         self.assertEqual(len(answer["token_ids"]), len(answer["logprobs"]))
         self.assertEqual(answer["finish_reason"], "stop")
         self.assertTrue(all(value <= 0 for value in answer["logprobs"]))
 
     def test_generate_prints_only_text_on_stdout(self):
         done = hocket("generate", MODEL, "--prompt", PROMPT, "--max-tokens", "64")
-        self.assertIn("#### 48", done.stdout)
+        self.assertIn("#### 24", done.stdout)
         self.assertNotIn("Loading", done.stdout)
 
     def test_every_isa_gives_the_same_ids(self):

@@ -14,7 +14,9 @@ import unittest
 HOCKET, MODEL = sys.argv[1:3]
 FLAGS = ["--data-parallel-size", "2", "--enable-expert-parallel", "--enable-dbo", "--dbo-decode-token-threshold", "1",
          "--dbo-prefill-token-threshold", "1"]
-QUESTION = "Question: Dora has 45 eggs. Dora buys 3 more. How many eggs does Dora have now?\nAnswer:"
+# ends with <|im_end|>
+QUESTION = ("<|im_start|>user\nFinn has 8 rows with 3 plates in each. How many plates does Finn have now?<|im_end|>\n"
+            "<|im_start|>assistant\n")
 
 
 class Server:
@@ -73,7 +75,7 @@ class ServerTest(unittest.TestCase):
     def test_completion_answers(self):
         status, body = self.server.complete(prompt=QUESTION, max_tokens=64)
         self.assertEqual(status, 200, body)
-        self.assertIn("#### 48", body["choices"][0]["text"])
+        self.assertIn("#### 24", body["choices"][0]["text"])
         self.assertEqual(body["choices"][0]["finish_reason"], "stop")
         usage = body["usage"]
         self.assertEqual(usage["total_tokens"], usage["prompt_tokens"] + usage["completion_tokens"])
