@@ -35,7 +35,8 @@ class Reader {
     std::string name = key.Scalar();
     std::replace(name.begin(), name.end(), '_', '-');
     const Flag* flag = find_(name);
-    if (flag == nullptr || flag->name == "config") {
+    if (flag != nullptr && flag->name == "config") return refuse(key.Mark(), "config: a file cannot name another one.");
+    if (flag == nullptr) {
       return refuse(key.Mark(), fmt::format("unknown key \"{}\".{}", key.Scalar(), suggest_(key.Scalar())));
     }
     if (!seen_.insert(flag).second) return refuse(key.Mark(), fmt::format("the key \"{}\" is there twice.", key.Scalar()));
