@@ -12,6 +12,8 @@
 
 namespace hocket::text {
 
+class Decoder;
+
 enum class SpecialTokens : uint8_t { keep, skip };
 
 /// Immutable after loading; encode() and decode() may be called from any thread.
@@ -29,13 +31,16 @@ class Tokenizer {
   Expected<std::vector<int32_t>> encode(std::string_view utf8, AddSpecial add = AddSpecial::on) const;
   /// Ill-formed bytes become U+FFFD per maximal ill-formed part; unknown ids are skipped.
   std::string decode(std::span<const int32_t> ids, SpecialTokens special = SpecialTokens::keep) const;
-  /// Raw bytes of one id as the decoder emits them; empty for unknown ids.
+  /// Raw bytes of one id as the decoder emits them behind other tokens; empty for unknown ids. (At the beginning of a
+  /// text, Metaspace and Strip may drop a space.)
   std::string_view bytes(int32_t id) const;
   bool is_special(int32_t id) const;
   bool known(int32_t id) const;
   int32_t size() const;  ///< largest id + 1
   /// Id of an added token or vocabulary entry by its content; -1 if there is none.
   int32_t id_of(std::string_view content) const;
+  /// For incremental decoding. Lives as long as the tokenizer, wherever that is moved.
+  const Decoder& decoder() const;
 
  private:
   struct Impl;
