@@ -149,7 +149,6 @@ void Rank::commit(const dbo::StepPlan& plan, const std::vector<Sampled>& sampled
     scheduler_.append(token.request, token.sample->token);
     if (finished) scheduler_.finish(token.request);
   }
-  metrics_.state(scheduler_.counters(), pool_.stats());
 }
 
 void Rank::fail_step(const std::string& why) {
@@ -157,10 +156,10 @@ void Rank::fail_step(const std::string& why) {
   stepper_.abandon(why);
   metrics_.failed_step(last_status_);
   for (const sched::Request& request : scheduler_.rollback()) sequences_.end(request.id, FinishReason::error, why);
-  metrics_.state(scheduler_.counters(), pool_.stats());
 }
 
 void Rank::publish_load() {
+  metrics_.state(scheduler_.counters(), pool_.stats());
   load_.open.fetch_sub(sequences_.ended() - reported_ended_, std::memory_order_relaxed);
   reported_ended_ = sequences_.ended();
   load_.waiting.store(scheduler_.counters().waiting, std::memory_order_relaxed);

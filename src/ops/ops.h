@@ -32,8 +32,10 @@ int64_t packed_bytes(int64_t n, int64_t k, WeightFormat format);
 PackedWeight pack(std::span<const WeightPart> parts, std::byte* memory, float* scales_memory);
 
 enum class Store : uint8_t { assign, add };
-/// out (=, +=) x Wt. out [M, N] f32. Sum order: docs/invariance.md.
-void gemm(Lane on, TensorView out, Operand x, const PackedWeight& w, Store store = Store::assign);
+/// out (=, +=) x Wt. out [M, N] f32. Sum order: docs/invariance.md. `stage` names the launch: a string literal.
+/// Throws ShapeError, also for bf16 weights with activation scales.
+void gemm(Lane on, TensorView out, Operand x, const PackedWeight& w, Store store = Store::assign,
+          const char* stage = "gemm");
 
 /// Routed experts of one rank: y[r,:] = bf16(down_e(silu(gate_e x) * up_e x)) for the rows of each local expert.
 /// y [capacity, H] bf16; x.rows [capacity, H]; counts [E] i32, offsets [E + 1] i32, read when the launch runs;
