@@ -16,7 +16,7 @@ class Fabric {
   virtual ~Fabric() = default;
   /// Where the next message on `to` is written: Layout::bytes(direction) long, 64-byte aligned.
   virtual std::byte* outbox(Channel to) = 0;
-  /// The first `bytes` of outbox(to) become visible at the peer, then `word` (release, rule 6). Never waits for a peer.
+  /// The first `bytes` of outbox(to) become visible at the peer, then `word` (release, rule 7). Never waits for a peer.
   virtual void publish(Channel to, int64_t bytes, uint64_t word) = 0;
   /// The message that word(from) announced.
   virtual const std::byte* inbox(Channel from) const = 0;

@@ -25,7 +25,13 @@ struct Script {
     for (int64_t step = 0; group.await_work(rank); ++step) {
       backlog += waiting.exchange(0);
       dbo::StepRecord record{.step = step, .tokens = backlog > 0 ? 1 : 0};
-      const auto records = group.exchange(rank, record, kPatience);
+      std::vector<dbo::StepRecord> records;
+      try {
+        records = group.exchange(rank, record, kPatience);
+      } catch (const Error& error) {  // closed while this rank waited for the others
+        if (error.code() != Code::aborted) ++disagreements;
+        return;
+      }
       int64_t total = 0;
       for (const auto& other : records) {
         if (other.step != step) ++disagreements;

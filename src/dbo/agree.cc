@@ -25,7 +25,13 @@ Phase phase_of(std::span<const StepRecord> ranks) {
 
 /// Rank 0's word counts: an override travels in its record, so that it takes effect on all ranks in the same step.
 PolicyKind policy_of(std::span<const StepRecord> ranks, const Policy& policy) {
-  return ranks[0].policy == 0 ? policy.kind : static_cast<PolicyKind>(ranks[0].policy - 1);
+  const int64_t word = ranks[0].policy;
+  if (word == 0) return policy.kind;
+  if (word < 0 || word > policy_word(PolicyKind::never)) {
+    throw InvariantError(fmt::format("rank 0's step record has policy word {}: 0..{} are known", word,
+                                     policy_word(PolicyKind::never)));
+  }
+  return static_cast<PolicyKind>(word - 1);
 }
 
 bool any_failed(std::span<const StepRecord> ranks) {
@@ -79,6 +85,7 @@ std::string_view name(PolicyKind kind) {
 }
 
 Decision decide(std::span<const StepRecord> ranks, const Policy& policy, History& history) {
+  if (ranks.empty()) throw InvariantError("a decision without step records");
   require_equal(ranks);
   history.epoch = ranks[0].epoch;
   Decision decision;

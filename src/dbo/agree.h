@@ -17,7 +17,7 @@ struct StepRecord {
   int64_t tokens = 0;             ///< 0: idle
   int64_t uniform_query = 0;      ///< q if the rank is a uniform decode, else 0
   int64_t attention_pairs = 0;    ///< visible (query, key) pairs
-  int64_t policy = 0;             ///< rank 0's word counts: 1 + PolicyKind overrides the policy, 0 = none
+  int64_t policy = 0;             ///< rank 0's word counts: policy_word() of an override, 0 = none
   int64_t previous_us = 0;        ///< measured duration of the previous step, 0 if unknown
   int64_t stopping = 0;           ///< 1: this rank wants to leave; all leave when all say so
 };
@@ -31,6 +31,8 @@ enum class Reason : uint8_t {
 };
 std::string_view name(Reason reason);
 std::string_view name(PolicyKind kind);
+/// An override as it travels in rank 0's record.
+constexpr int64_t policy_word(PolicyKind kind) { return 1 + static_cast<int64_t>(kind); }
 
 struct Policy {
   bool enabled = true;  ///< DBO is on
@@ -55,8 +57,8 @@ struct Decision {
   bool operator==(const Decision&) const = default;
 };
 
-/// Same records, policy and history: same answer on every rank. Throws Error(epoch) naming ranks and values when steps or
-/// epochs differ.
+/// Same records, policy and history: same answer on every rank. Nothing but this compares a count with a threshold.
+/// Throws Error(epoch) naming ranks and values when steps or epochs differ. REQUIRES: at least one record.
 Decision decide(std::span<const StepRecord> ranks, const Policy& policy, History& history);
 
 }  // namespace hocket::dbo

@@ -1,7 +1,8 @@
 #include "dbo/cut.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstdlib>
+#include <optional>
 
 namespace hocket::dbo {
 namespace {
@@ -13,94 +14,134 @@ std::vector<int64_t> boundaries_of(const StepPlan& plan) {
   return starts;
 }
 
-/// The request boundary nearest to k * T / N; ties go to the later one.
-int64_t nearest_boundary(const std::vector<int64_t>& starts, int64_t k, int64_t ubatches) {
-  const int64_t target = k * starts.back();  // distances are compared times N, in integers
-  int64_t best = 0;
-  for (int64_t start : starts) {
-    if (std::abs(start * ubatches - target) <= std::abs(best * ubatches - target)) best = start;
+/// The cuts that leave prefix writers before their readers. The two ends always do.
+class LegalCuts {
+ public:
+  explicit LegalCuts(int64_t tokens) : tokens_(tokens) {}
+  LegalCuts(const StepPlan& plan, const std::vector<int64_t>& starts) : tokens_(starts.back()) {
+    std::vector<Forbidden> all;
+    for (size_t reader = 0; reader < plan.rows.size(); ++reader) {
+      const PlanRow& row = plan.rows[reader];
+      if (row.writer < 0) continue;
+      const int64_t last = starts[static_cast<size_t>(row.writer)] + row.writer_tokens - 1;
+      if (last > starts[reader]) all.push_back({starts[reader], last});
+    }
+    std::sort(all.begin(), all.end(), [](const Forbidden& a, const Forbidden& b) { return a.after < b.after; });
+    for (const Forbidden& next : all) {  // merged, so that the ends of an entry are legal
+      if (!forbidden_.empty() && next.after <= forbidden_.back().last) {
+        forbidden_.back().last = std::max(forbidden_.back().last, next.last);
+      } else {
+        forbidden_.push_back(next);
+      }
+    }
+  }
+  bool allow(int64_t cut) const { return around(cut) == nullptr; }
+  /// `cut` itself, or the nearest legal one that has tokens on both sides, the later of two; none: there is no such cut.
+  std::optional<int64_t> nearest(int64_t cut) const {
+    const Forbidden* here = around(cut);
+    if (here == nullptr) return cut;
+    const int64_t before = here->after, behind = here->last + 1;
+    if (before == 0 && behind == tokens_) return std::nullopt;
+    if (before == 0) return behind;
+    if (behind == tokens_) return before;
+    return behind - cut <= cut - before ? behind : before;
+  }
+
+ private:
+  /// Cuts c with after < c <= last would run a reader in an earlier ubatch than its writer.
+  struct Forbidden {
+    int64_t after, last;
+  };
+  const Forbidden* around(int64_t cut) const {
+    for (const Forbidden& one : forbidden_) {
+      if (one.after < cut && cut <= one.last) return &one;
+    }
+    return nullptr;
+  }
+  int64_t tokens_;
+  std::vector<Forbidden> forbidden_;
+};
+
+/// The k-th of `ubatches` - 1 cuts would best fall at k / ubatches of the step.
+struct Share {
+  int64_t k, ubatches;
+  int64_t of(int64_t whole) const { return k * whole / ubatches; }
+  /// How far `part` of `whole` is from it, times `ubatches`: exact in integers.
+  int64_t distance(int64_t part, int64_t whole) const { return std::abs(part * ubatches - k * whole); }
+};
+
+/// The legal boundary between two requests that is nearest to the share in tokens; ties go to the later one.
+std::optional<int64_t> boundary_cut(const std::vector<int64_t>& starts, const LegalCuts& legal, Share share) {
+  std::optional<int64_t> best;
+  for (size_t row = 1; row + 1 < starts.size(); ++row) {
+    if (!legal.allow(starts[row])) continue;
+    if (!best || share.distance(starts[row], starts.back()) <= share.distance(*best, starts.back())) best = starts[row];
   }
   return best;
 }
 
-int64_t wanted_cut(const StepPlan& plan, const std::vector<int64_t>& starts, int64_t k, int64_t ubatches,
-                   const CutPolicy& policy) {
-  const int64_t tokens = starts.back();
-  if (plan.uniform_query > 0) {  // query lengths stay uniform: no verify group is divided
-    return starts[static_cast<size_t>(k * static_cast<int64_t>(plan.rows.size()) / ubatches)];
+/// Between verify groups: the boundary nearest to the share in requests, so that query lengths stay uniform.
+std::optional<int64_t> uniform_cut(const std::vector<int64_t>& starts, const LegalCuts& legal, Share share) {
+  const auto rows = static_cast<int64_t>(starts.size()) - 1;
+  const int64_t middle = share.of(rows);
+  const auto start = [&](int64_t row) { return starts[static_cast<size_t>(row)]; };
+  if (legal.allow(start(middle))) return start(middle);
+  for (int64_t distance = 1; distance < rows; ++distance) {
+    if (middle + distance < rows && legal.allow(start(middle + distance))) return start(middle + distance);
+    if (middle - distance > 0 && legal.allow(start(middle - distance))) return start(middle - distance);
   }
-  const int64_t even = k * tokens / ubatches;
-  if (policy.kind == CutKind::token) return even;
-  const int64_t boundary = nearest_boundary(starts, k, ubatches);
+  return std::nullopt;
+}
+
+std::optional<int64_t> one_cut(const StepPlan& plan, const std::vector<int64_t>& starts, const LegalCuts& legal,
+                               Share share, const CutPolicy& policy) {
+  const int64_t tokens = starts.back();
+  if (plan.uniform_query > 0) return uniform_cut(starts, legal, share);
+  if (policy.kind == CutKind::token) return legal.nearest(share.of(tokens));
+  const std::optional<int64_t> boundary = boundary_cut(starts, legal, share);
   if (policy.kind == CutKind::request) return boundary;
-  const double share = static_cast<double>(boundary) / static_cast<double>(tokens);
-  const double ideal = static_cast<double>(k) / static_cast<double>(ubatches);
-  return std::fabs(share - ideal) <= policy.snap_tolerance + 1e-12 ? boundary : even;
+  // The edge of the tolerance counts as inside: the slack is for products that are not exact in binary.
+  const double reach = policy.snap_tolerance * static_cast<double>(tokens * share.ubatches) + 1e-6;
+  const bool snaps = boundary && static_cast<double>(share.distance(*boundary, tokens)) <= reach;
+  return snaps ? boundary : legal.nearest(share.of(tokens));
 }
 
-/// Cuts c with after < c <= last would run a prefix reader before its writer.
-struct Forbidden {
-  int64_t after, last;
-};
-
-std::vector<Forbidden> forbidden_cuts(const StepPlan& plan, const std::vector<int64_t>& starts) {
-  std::vector<Forbidden> all;
-  for (size_t row = 0; row < plan.rows.size(); ++row) {
-    const int32_t writer = plan.rows[row].writer;
-    if (writer < 0 || static_cast<size_t>(writer) < row) continue;
-    all.push_back({starts[row], starts[static_cast<size_t>(writer)] + plan.rows[row].writer_tokens - 1});
+std::vector<TokenRange> ranges_of(const StepPlan& plan, const std::vector<int64_t>& starts, const LegalCuts& legal,
+                                  int64_t ubatches, const CutPolicy& policy) {
+  std::vector<TokenRange> ranges;
+  int64_t begin = 0;
+  for (int64_t k = 1; k < ubatches; ++k) {
+    const std::optional<int64_t> at = one_cut(plan, starts, legal, {k, ubatches}, policy);
+    if (!at) {  // one-sided
+      ranges.assign(static_cast<size_t>(ubatches), {starts.back(), starts.back()});
+      ranges[0].begin = 0;
+      return ranges;
+    }
+    ranges.push_back({begin, *at});
+    begin = *at;
   }
-  return all;
+  ranges.push_back({begin, starts.back()});
+  return ranges;
 }
 
-bool legal(int64_t cut, const std::vector<Forbidden>& forbidden) {
-  return std::none_of(forbidden.begin(), forbidden.end(),
-                      [cut](const Forbidden& f) { return f.after < cut && cut <= f.last; });
-}
-
-/// The legal cut nearest to `cut`, the later one of two; 0 and `tokens` are always legal.
-int64_t nearest_legal(int64_t cut, int64_t tokens, const std::vector<Forbidden>& forbidden) {
-  for (int64_t distance = 0;; ++distance) {
-    if (cut + distance <= tokens && legal(cut + distance, forbidden)) return cut + distance;
-    if (cut - distance >= 0 && legal(cut - distance, forbidden)) return cut - distance;
-  }
-}
-
-CutCause cause_of(const std::vector<int64_t>& cuts, const std::vector<int64_t>& starts) {
-  const int64_t tokens = starts.back();
-  if (tokens == 0) return CutCause::idle;
-  if (tokens <= static_cast<int64_t>(cuts.size())) return CutCause::shortage;  // fewer tokens than ubatches
-  for (int64_t cut : cuts) {
-    if (!std::binary_search(starts.begin(), starts.end(), cut)) return CutCause::request_cut;
-  }
-  return CutCause::none;
+bool any_empty(const std::vector<TokenRange>& ranges) {
+  return std::any_of(ranges.begin(), ranges.end(), [](const TokenRange& range) { return range.size() == 0; });
 }
 
 }  // namespace
 
 Cut cut(const StepPlan& plan, int ubatches, const CutPolicy& policy) {
+  if (ubatches < 1) throw InvariantError("a step is cut into " + std::to_string(ubatches) + " ubatches: at least 1");
   const std::vector<int64_t> starts = boundaries_of(plan);
-  const std::vector<Forbidden> forbidden = forbidden_cuts(plan, starts);
   const int64_t tokens = starts.back();
-  std::vector<int64_t> cuts;
-  bool interior = false;  // is any cut strictly inside the step
-  for (int64_t k = 1; k < ubatches; ++k) {
-    int64_t at = nearest_legal(wanted_cut(plan, starts, k, ubatches, policy), tokens, forbidden);
-    at = std::max(at, cuts.empty() ? 0 : cuts.back());
-    interior |= at > 0 && at < tokens;
-    cuts.push_back(at);
+  Cut result{ranges_of(plan, starts, LegalCuts(plan, starts), ubatches, policy)};
+  if (!any_empty(result.ranges)) return result;
+  if (tokens < ubatches) {
+    result.cause = tokens == 0 ? CutCause::idle : CutCause::shortage;
+  } else {  // would it be empty without prefix readers, too?
+    const bool anyway = any_empty(ranges_of(plan, starts, LegalCuts(tokens), ubatches, policy));
+    result.cause = anyway ? CutCause::request_cut : CutCause::kv_order;
   }
-  Cut result{{}, cause_of(cuts, starts)};
-  if (!interior && !forbidden.empty()) {  // no legal cut is left: one-sided, everything in the first ubatch
-    std::fill(cuts.begin(), cuts.end(), tokens);
-    result.cause = CutCause::kv_order;
-  }
-  int64_t begin = 0;
-  for (int64_t at : cuts) {
-    result.ranges.push_back({begin, at});
-    begin = at;
-  }
-  result.ranges.push_back({begin, tokens});
   return result;
 }
 

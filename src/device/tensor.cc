@@ -72,7 +72,10 @@ void TensorView::throw_dtype(DType asked) const {
 void require(const TensorView& view, DType dtype, std::initializer_list<int64_t> extents, std::string_view what) {
   bool good = view.dtype == dtype && view.rank == static_cast<int>(extents.size());
   int axis = 0;
-  for (int64_t extent : extents) good = good && (extent < 0 || view.dim(axis++) == extent);
+  for (int64_t extent : extents) {
+    good = good && (extent < 0 || view.dim(axis) == extent);
+    ++axis;
+  }
   if (good) return;
   std::string wanted;
   for (int64_t extent : extents) {

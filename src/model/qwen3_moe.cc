@@ -73,20 +73,13 @@ class Qwen3Moe : public Model {
   };
 
   Buffers shapes(int64_t tokens, int64_t logit_rows, const comm::Config& a2a) const {
-    return Buffers::shapes(config_, weights_, experts_, {tokens, logit_rows, max_received(a2a)});
-  }
-
-  /// Rows that can reach one rank: every token of every rank, at most once per expert here. Source: docs/all2all.md.
-  static int64_t max_received(const comm::Config& a2a) {
-    const int64_t local = a2a.local_experts(), align = a2a.expert_align;
-    const int64_t rows = a2a.ranks * a2a.max_tokens * std::min<int64_t>(a2a.top_k, local) + local * (align - 1);
-    return (rows + align - 1) / align * align;
+    return Buffers::shapes(config_, weights_, experts_, {tokens, logit_rows, a2a.capacity()});
   }
 
   void logits(const Lane& on, const Buffers& b, const Batch& batch) const {
     ops::gather_rows(on, b.last, b.x, batch.logit_rows);
     ops::rms_norm(on, b.last_normed, b.last, weights_.final_norm, config_.rms_eps);
-    ops::gemm(on, batch.logits, {b.last_normed, {}}, weights_.head);
+    ops::gemm(on, batch.logits, {b.last_normed, {}}, weights_.head, ops::Store::assign, "lm_head");
   }
 
   ModelConfig config_;

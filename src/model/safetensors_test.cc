@@ -57,16 +57,16 @@ std::vector<Broken> broken_files() {
       {"trailing newline", file_of("{}\n"), {"byte 10"}},
       {"trailing text", file_of("{} x"), {"does not end with }"}},
       {"second object", file_of("{}{}"), {"byte 10", "behind the end"}},
-      {"unclosed", file_of(R"({"w":{"dtype":"U8"})"), {"header is not valid"}},
+      {"unclosed", file_of(R"({"w":{"dtype":"U8"})"), {"tensor \"w\"", "shape is missing"}},
       {"trailing comma", file_of("{\"w\":{" + kGood + "},}", std::string(8, 'x')), {"header is not valid"}},
       {"missing comma", file_of("{\"w\":{" + kGood + "}\"v\":{}}", std::string(8, 'x')), {"header is not valid"}},
-      {"depth", one(R"("dtype":"U8","shape":[[1]],"data_offsets":[0,1])", 1), {"tensor \"w\" at byte 9", "shape"}},
+      {"depth", one(R"("dtype":"U8","shape":[[1]],"data_offsets":[0,1])", 1), {"tensor \"w\" at byte 10", "shape"}},
       {"duplicate tensor", file_of("{" + a + ",\"b\":{" + kGood + "}," + a + "}", "12345678"), {"\"a\" appears twice"}},
       {"duplicate by escape", file_of("{" + a + R"(,"\u0061":{"dtype":"U8","shape":[0],"data_offsets":[4,4]}})", "1234"),
        {"\"a\" appears twice"}},
       {"duplicate key", one(R"("dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1])", 1), {"dtype appears twice"}},
       {"unknown key", one(kGood + R"(,"stride":[1])", 8), {"unknown key \"stride\""}},
-      {"metadata not a map", file_of(R"({"__metadata__":[]})"), {"__metadata__ at byte 9"}},
+      {"metadata not a map", file_of(R"({"__metadata__":[]})"), {"__metadata__ at byte 10"}},
       {"metadata not strings", file_of(R"({"__metadata__":{"format":1}})"), {"\"format\" is not a string"}},
       {"metadata nested", file_of(R"({"__metadata__":{"format":{}}})"), {"\"format\" is not a string"}},
       {"metadata twice", file_of(R"({"__metadata__":{},"__metadata__":{}})"), {"__metadata__ appears twice"}},
@@ -193,7 +193,8 @@ bool oracle_accepts(const std::string& file) {
   const Json json = Json::parse(text, watch, /*allow_exceptions=*/false);
   if (!json.is_object() || twice) return false;
   std::vector<std::pair<uint64_t, uint64_t>> spans;
-  const std::map<std::string, unsigned> bits{{"U8", 8}, {"BF16", 16}, {"F32", 32}, {"F4", 4}};
+  const std::map<std::string, unsigned> bits{{"U8", 8},   {"U16", 16}, {"F16", 16}, {"BF16", 16},
+                                             {"F32", 32}, {"U64", 64}, {"F64", 64}, {"F4", 4}};
   for (const auto& [name, entry] : json.items()) {
     if (!entry.is_object()) return false;
     if (name == "__metadata__") {
@@ -204,17 +205,18 @@ bool oracle_accepts(const std::string& file) {
     }
     if (entry.size() != 3 || !entry.contains("dtype") || !entry.contains("shape") || !entry.contains("data_offsets")) return false;
     if (!entry["dtype"].is_string() || !bits.contains(entry["dtype"])) return false;
-    unsigned __int128 product = bits.at(entry["dtype"]);
+    uint64_t product = bits.at(entry["dtype"]);
     if (!entry["shape"].is_array() || !entry["data_offsets"].is_array()) return false;
     for (const auto& extent : entry["shape"]) {
       if (!extent.is_number_unsigned()) return false;
-      product *= extent.get<uint64_t>();
-      if (product > (uint64_t{1} << 62)) return false;
+      const auto factor = extent.get<uint64_t>();
+      if (factor != 0 && product > (uint64_t{1} << 62) / factor) return false;
+      product *= factor;
     }
     const auto& offsets = entry["data_offsets"];
     if (offsets.size() != 2 || !offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) return false;
     spans.emplace_back(offsets[0], offsets[1]);
-    if (offsets[0] > offsets[1] || product != static_cast<unsigned __int128>(spans.back().second - spans.back().first) * 8) return false;
+    if (offsets[0] > offsets[1] || product % 8 != 0 || product / 8 != spans.back().second - spans.back().first) return false;
   }
   std::sort(spans.begin(), spans.end());
   uint64_t at = 0;

@@ -139,6 +139,7 @@ class Loader {
   }
 
   PackedWeight pack(std::span<const Part> parts) {
+    if (failure_) return {};  // damaged codes have been named; ops::pack would throw on them
     int64_t rows = 0;
     std::vector<ops::WeightPart> views;
     for (const Part& part : parts) {

@@ -1,7 +1,7 @@
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <memory>
-
-#include <gtest/gtest.h>
 
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/seeded.h"
@@ -25,7 +25,8 @@ std::vector<Isa> isas() {
   return all;
 }
 
-Rows attend(PagedWorld& world, const std::vector<Part>& parts, Isa isa = best_isa(), uint64_t seed = 1) {
+Rows attend(PagedWorld& world, const std::vector<Part>& parts, Isa isa = best_isa(),
+            uint64_t seed = 1) {
   SeededDevice device(seed, isa);
   const auto stream = device.make_stream("compute");
   return world.attend(*stream, parts);
@@ -41,7 +42,8 @@ void expect_same(const Rows& some, const Rows& all, const std::string& what) {
 /// The parts that compute `length` tokens of a sequence `chunk` at a time.
 std::vector<Part> chunks(int sequence, int64_t length, int64_t chunk) {
   std::vector<Part> parts;
-  for (int64_t p = 0; p < length; p += chunk) parts.push_back({sequence, p, std::min(chunk, length - p)});
+  for (int64_t p = 0; p < length; p += chunk)
+    parts.push_back({sequence, p, std::min(chunk, length - p)});
   return parts;
 }
 
@@ -69,20 +71,23 @@ void expect_attention(const PagedWorld& world, const Rows& rows) {
       }
       double total = 0;
       for (double& score : scores) total += score = std::exp(score - most);
-      // A score is off by at most head_dim + 3 roundings of its summands; exp adds 1.1 * 2^-23; sums over j as below.
+      // A score is off by at most head_dim + 3 roundings of its summands; exp adds 1.1 * 2^-23;
+      // sums over j as below.
       const double relative = 2 * ((sizes.head_dim + 3) * 0x1p-24 * largest_sum + 0x1.2p-23) +
                               (2 * static_cast<double>(position) / 16 + 40) * 0x1p-24;
       for (int d = 0; d < sizes.head_dim; ++d) {
         double expected = 0, size = 0;
         for (int64_t j = 0; j <= position; ++j) {
-          const double term = scores[static_cast<size_t>(j)] * world.v(sequence, j, kv_head)[d] / total;
+          const double term =
+              scores[static_cast<size_t>(j)] * world.v(sequence, j, kv_head)[d] / total;
           expected += term;
           size += std::abs(term);
         }
         const double summing = std::min<double>(static_cast<double>(position), 256) * 0x1p-24;
         const float got = quant::to_float(Bf16{bits[static_cast<size_t>(h * sizes.head_dim + d)]});
         ASSERT_NEAR(got, expected, std::abs(expected) * 0x1p-8 + size * (relative + summing))
-            << "sequence " << sequence << ", position " << position << ", head " << h << ", d " << d;
+            << "sequence " << sequence << ", position " << position << ", head " << h << ", d "
+            << d;
       }
     }
   }
@@ -108,7 +113,8 @@ TEST(Attention, IsSoftmaxAttentionInEveryShape) {
 }
 
 TEST(Attention, EveryInstructionSetGivesTheBitsOfGeneric) {
-  if (best_isa() < Isa::avx512) std::puts("this processor has no AVX-512: its kernels are compiled, not run");
+  if (best_isa() < Isa::avx512)
+    std::puts("this processor has no AVX-512: its kernels are compiled, not run");
   for (const Case& c : kCases) {
     PagedWorld world(c.sizes, {c.length, 17}, 5);
     const std::vector<Part> parts{{0, 0, c.length}, {1, 16, 1}, {1, 3, 9}};
@@ -125,13 +131,15 @@ TEST(Attention, DecodeAndEveryChunkingGiveTheBitsOfTheWholePrompt) {
       for (const Part& part : chunks(0, length, chunk)) {
         expect_same(attend(world, {part}), whole, "alone, chunk " + std::to_string(chunk));
       }
-      expect_same(attend(world, chunks(0, length, chunk)), whole, "in one call, chunk " + std::to_string(chunk));
+      expect_same(attend(world, chunks(0, length, chunk)), whole,
+                  "in one call, chunk " + std::to_string(chunk));
     }
   }
 }
 
 TEST(Attention, EveryCutOfABatchGivesTheBitsOfTheWhole) {
-  PagedWorld world({.heads = 8, .kv_heads = 2, .head_dim = 32, .block_size = 16}, {300, 40, 261, 9}, 5);
+  PagedWorld world({.heads = 8, .kv_heads = 2, .head_dim = 32, .block_size = 16}, {300, 40, 261, 9},
+                   5);
   const std::vector<Part> batch{{0, 299, 1}, {1, 30, 10}, {2, 240, 21}, {3, 0, 9}};
   const Rows whole = attend(world, batch);
   int64_t tokens = 0;
@@ -142,12 +150,15 @@ TEST(Attention, EveryCutOfABatchGivesTheBitsOfTheWhole) {
     for (const Part& part : batch) {
       const int64_t here = std::clamp<int64_t>(cut - before, 0, part.queries);
       if (here > 0) first.push_back({part.sequence, part.computed, here});
-      if (here < part.queries) second.push_back({part.sequence, part.computed + here, part.queries - here});
+      if (here < part.queries)
+        second.push_back({part.sequence, part.computed + here, part.queries - here});
       before += part.queries;
     }
     const uint64_t seed = static_cast<uint64_t>(cut) + 1;
-    expect_same(attend(world, first, best_isa(), seed), whole, "first part of cut " + std::to_string(cut));
-    expect_same(attend(world, second, best_isa(), seed), whole, "second part of cut " + std::to_string(cut));
+    expect_same(attend(world, first, best_isa(), seed), whole,
+                "first part of cut " + std::to_string(cut));
+    expect_same(attend(world, second, best_isa(), seed), whole,
+                "second part of cut " + std::to_string(cut));
   }
 }
 
@@ -156,15 +167,18 @@ TEST(Attention, NeitherBlocksNorNeighboursNorBlockSizeChangeABit) {
   const Rows expected = attend(world, {{0, 250, 40}});
   for (uint32_t seed : {6U, 7U, 8U}) {
     for (int64_t block_size : {16, 32, 48, 256}) {
-      PagedWorld moved({.heads = 4, .kv_heads = 2, .head_dim = 32, .block_size = block_size}, {290, 33, 80}, seed);
+      PagedWorld moved({.heads = 4, .kv_heads = 2, .head_dim = 32, .block_size = block_size},
+                       {290, 33, 80}, seed);
       const Rows rows = attend(moved, {{2, 0, 80}, {0, 250, 40}, {1, 32, 1}});
-      for (const auto& [at, bits] : expected) ASSERT_EQ(rows.at(at), bits) << seed << " " << block_size;
+      for (const auto& [at, bits] : expected)
+        ASSERT_EQ(rows.at(at), bits) << seed << " " << block_size;
     }
   }
 }
 
 TEST(Attention, AKeyAfterTheQueryNeverTouchesIt) {
-  // The whole prompt in one call, so that the later keys are used by other rows of the same block of rows.
+  // The whole prompt in one call, so that the later keys are used by other rows of the same block
+  // of rows.
   for (const Case& c : kCases) {
     PagedWorld world(c.sizes, {c.length}, 5);
     const Rows before = attend(world, {{0, 0, c.length}});
@@ -194,10 +208,12 @@ TEST(Attention, ThreadsDoNotChangeABit) {
 }
 
 TEST(Attention, ScoresOfThousandsDoNotOverflow) {
-  PagedWorld world({.heads = 2, .kv_heads = 1, .head_dim = 16, .block_size = 16, .spread = 100}, {300}, 5);
+  PagedWorld world({.heads = 2, .kv_heads = 1, .head_dim = 16, .block_size = 16, .spread = 100},
+                   {300}, 5);
   const Rows rows = attend(world, {{0, 0, 300}});
   for (const auto& [at, bits] : rows) {
-    for (uint16_t value : bits) ASSERT_TRUE(std::isfinite(quant::to_float(Bf16{value}))) << at.second;
+    for (uint16_t value : bits)
+      ASSERT_TRUE(std::isfinite(quant::to_float(Bf16{value}))) << at.second;
   }
   expect_attention(world, rows);
 }
@@ -206,7 +222,8 @@ TEST(Attention, NoTokensLaunchNothingAndEmptyPartsAreSkipped) {
   PagedWorld world({.heads = 4, .kv_heads = 2, .head_dim = 16, .block_size = 16}, {20, 20}, 5);
   EXPECT_TRUE(attend(world, {}).empty());
   EXPECT_TRUE(attend(world, {{0, 5, 0}}).empty());
-  expect_same(attend(world, {{0, 5, 0}, {1, 3, 9}, {0, 20, 0}}), attend(world, {{1, 0, 20}}), "beside empty parts");
+  expect_same(attend(world, {{0, 5, 0}, {1, 3, 9}, {0, 20, 0}}), attend(world, {{1, 0, 20}}),
+              "beside empty parts");
 }
 
 TEST(Attention, RefusesWhatItCannotRun) {
@@ -225,9 +242,11 @@ TEST(Attention, RefusesWhatItCannotRun) {
   meta.query_start = {query_start.data(), DType::i32, {2}};
   meta.seq_lens = {seq_lens.data(), DType::i32, {1}};
   meta.block_table = {table.data(), DType::i32, {1, 1}};
-  const KvCache kv{{1, 16, 1, 16}, {cache.data(), DType::bf16, {256}}, {cache.data(), DType::bf16, {256}}};
+  const KvCache kv{
+      {1, 16, 1, 16}, {cache.data(), DType::bf16, {256}}, {cache.data(), DType::bf16, {256}}};
   const auto run = [&] {
-    attention({*stream}, {out.data(), DType::bf16, {2, 16}}, {q.data(), DType::f32, {2, 1, 16}}, meta, kv);
+    attention({*stream}, {out.data(), DType::bf16, {2, 16}}, {q.data(), DType::f32, {2, 1, 16}},
+              meta, kv);
     try {
       stream->synchronize();
     } catch (const Error&) {

@@ -1,4 +1,5 @@
-// A paged cache with known keys and values, and attention over any cut of its sequences. For tests only.
+// A paged cache with known keys and values, and attention over any cut of its sequences. For tests
+// only.
 #pragma once
 #include <algorithm>
 #include <map>
@@ -13,8 +14,8 @@ namespace hocket::ops::testing {
 
 using quant::Bf16;
 
-/// Sequences with random q, k, v at every position, spread over the blocks of one cache in an order that `seed` shuffles.
-/// Every cache element that no token owns is NaN.
+/// Sequences with random q, k, v at every position, spread over the blocks of one cache in an order
+/// that `seed` shuffles. Every cache element that no token owns is NaN.
 class PagedWorld {
  public:
   struct Sizes {
@@ -33,18 +34,23 @@ class PagedWorld {
   /// Values depend on (sequence, position) only; `seed` moves the blocks.
   PagedWorld(Sizes sizes, const std::vector<int64_t>& lengths, uint32_t seed) : sizes_(sizes) {
     std::vector<int32_t> free;
-    for (int64_t length : lengths) max_blocks_ = std::max(max_blocks_, (length + sizes.block_size - 1) / sizes.block_size);
-    const auto blocks = static_cast<int32_t>(max_blocks_ * static_cast<int64_t>(lengths.size()) + 3);
+    for (int64_t length : lengths)
+      max_blocks_ = std::max(max_blocks_, (length + sizes.block_size - 1) / sizes.block_size);
+    const auto blocks =
+        static_cast<int32_t>(max_blocks_ * static_cast<int64_t>(lengths.size()) + 3);
     for (int32_t block = 0; block < blocks; ++block) free.push_back(block);
     std::shuffle(free.begin(), free.end(), std::mt19937(seed));
     shape_ = {blocks, sizes.block_size, sizes.kv_heads, sizes.head_dim};
     k_.assign(static_cast<size_t>(shape_.elements()), Bf16{0xFFFF});
     v_ = k_;
-    for (size_t s = 0; s < lengths.size(); ++s) add_sequence(static_cast<uint32_t>(s), lengths[s], &free);
+    for (size_t s = 0; s < lengths.size(); ++s)
+      add_sequence(static_cast<uint32_t>(s), lengths[s], &free);
   }
 
   int64_t width() const { return sizes_.heads * sizes_.head_dim; }
-  const float* q(int sequence, int64_t position) const { return at(sequences_[sequence].q, position, width()); }
+  const float* q(int sequence, int64_t position) const {
+    return at(sequences_[sequence].q, position, width());
+  }
   const float* k(int sequence, int64_t position, int kv_head) const {
     return at(sequences_[sequence].k, position * sizes_.kv_heads + kv_head, sizes_.head_dim);
   }
@@ -103,7 +109,8 @@ class PagedWorld {
   }
   /// Index of (block, kv head, offset) in the value cache, in rows of head_dim.
   int64_t slot_head(int sequence, int64_t position, int64_t kv_head) const {
-    const int64_t block = sequences_[sequence].blocks[static_cast<size_t>(position / sizes_.block_size)];
+    const int64_t block =
+        sequences_[sequence].blocks[static_cast<size_t>(position / sizes_.block_size)];
     return (block * sizes_.kv_heads + kv_head) * sizes_.block_size + position % sizes_.block_size;
   }
 

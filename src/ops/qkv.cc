@@ -1,7 +1,7 @@
+#include <fmt/format.h>
+
 #include <array>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/row_rotary.h"
@@ -33,15 +33,18 @@ struct QkvStore {
     float *cos = angles.data(), *sin = cos + half;
     for (int64_t t = begin; t < end; ++t) {
       kernels::rotary_table(half, static_cast<float>(positions[t]), inv_freq, cos, sin);
-      one_token(t, {shape.head_dim, eps, q_norm, cos, sin}, {shape.head_dim, eps, k_norm, cos, sin});
+      one_token(t, {shape.head_dim, eps, q_norm, cos, sin},
+                {shape.head_dim, eps, k_norm, cos, sin});
     }
   }
 
  private:
-  void one_token(int64_t token, const kernels::NormRope& q_rope, const kernels::NormRope& k_rope) const {
+  void one_token(int64_t token, const kernels::NormRope& q_rope,
+                 const kernels::NormRope& k_rope) const {
     const int64_t dim = shape.head_dim;
     const float* from = qkv + token * (heads + 2 * shape.kv_heads) * dim;
-    for (int64_t h = 0; h < heads; ++h, from += dim) kernels->norm_rope(q_rope, from, q + (token * heads + h) * dim);
+    for (int64_t h = 0; h < heads; ++h, from += dim)
+      kernels->norm_rope(q_rope, from, q + (token * heads + h) * dim);
     require_index(slots[token], shape.blocks * shape.block_size, "qk_norm_rope_store: slot");
     const int64_t block = slots[token] / shape.block_size, offset = slots[token] % shape.block_size;
     for (int64_t h = 0; h < shape.kv_heads; ++h, from += dim) {
@@ -62,8 +65,8 @@ struct QkvStore {
 
 }  // namespace
 
-void qk_norm_rope_store(Lane on, TensorView q, TensorView qkv, const QkvWeights& weights, const AttentionMeta& meta,
-                        const KvCache& cache) {
+void qk_norm_rope_store(Lane on, TensorView q, TensorView qkv, const QkvWeights& weights,
+                        const AttentionMeta& meta, const KvCache& cache) {
   const KvShape& shape = cache.shape;
   const int64_t tokens = q.rows(), heads = q.dim(1), dim = shape.head_dim;
   require_cache(cache, "qk_norm_rope_store");
@@ -89,10 +92,12 @@ void qk_norm_rope_store(Lane on, TensorView q, TensorView qkv, const QkvWeights&
                        cache.k.as<Bf16>(),
                        cache.v.as<Bf16>()};
   const auto stored = static_cast<double>(2 * tokens * shape.kv_heads * dim);
-  const device::Cost cost{.flops = 10.0 * static_cast<double>(qkv.elements()),
-                          .memory_bytes = static_cast<double>(qkv.bytes() + q.bytes()) + 2.0 * stored};
+  const device::Cost cost{
+      .flops = 10.0 * static_cast<double>(qkv.elements()),
+      .memory_bytes = static_cast<double>(qkv.bytes() + q.bytes()) + 2.0 * stored};
   on.launch("qk_norm_rope_store", cost, [=](Parallel& threads) {
-    for_rows(threads, tokens, 4 * qkv.dim(1), [&](int64_t begin, int64_t end) { store.tokens(begin, end); });
+    for_rows(threads, tokens, 4 * qkv.dim(1),
+             [&](int64_t begin, int64_t end) { store.tokens(begin, end); });
   });
 }
 

@@ -1,9 +1,9 @@
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
-
-#include <gtest/gtest.h>
 
 #include "device/cpu/seeded.h"
 #include "ops/ops.h"
@@ -57,7 +57,9 @@ class QkvTest : public ::testing::Test {
     AttentionMeta meta;
     meta.positions = {layout_.positions.data() + begin, DType::i32, {count}};
     meta.slots = {layout_.slots.data() + begin, DType::i32, {count}};
-    const KvCache cache{shape, {out.k.data(), DType::bf16, {shape.elements()}}, {out.v.data(), DType::bf16, {shape.elements()}}};
+    const KvCache cache{shape,
+                        {out.k.data(), DType::bf16, {shape.elements()}},
+                        {out.v.data(), DType::bf16, {shape.elements()}}};
     const QkvWeights weights{{q_norm_.data(), DType::f32, {layout_.dim}},
                              {k_norm_.data(), DType::f32, {layout_.dim}},
                              {inv_freq_.data(), DType::f32, {layout_.dim / 2}},
@@ -65,7 +67,8 @@ class QkvTest : public ::testing::Test {
     device::cpu::SeededDevice device(1, isa);
     const auto stream = device.make_stream("compute");
     qk_norm_rope_store({*stream}, {out.q.data(), DType::f32, {count, layout_.heads, layout_.dim}},
-                       {qkv_.data() + begin * row_width(), DType::f32, {count, row_width()}}, weights, meta, cache);
+                       {qkv_.data() + begin * row_width(), DType::f32, {count, row_width()}},
+                       weights, meta, cache);
     stream->synchronize();
     return out;
   }
@@ -79,7 +82,8 @@ class QkvTest : public ::testing::Test {
     const int half = layout_.dim / 2;
     for (int i = 0; i < half; ++i) {
       const float angle = static_cast<float>(layout_.positions[token]) * inv_freq_[i];
-      const double c = std::cos(static_cast<double>(angle)), s = std::sin(static_cast<double>(angle));
+      const double c = std::cos(static_cast<double>(angle)),
+                   s = std::sin(static_cast<double>(angle));
       const double a = w[i] * (x[i] * scale), b = w[i + half] * (x[i + half] * scale);
       out[i] = a * c - b * s;
       out[i + half] = b * c + a * s;
@@ -101,17 +105,23 @@ TEST_F(QkvTest, QueriesAndKeysAreNormedAndRotatedAndStoredAtTheirSlots) {
       for (int h = 0; h < layout_.heads; ++h) {
         const auto q = expected(t, h, q_norm_);
         for (int d = 0; d < dim; ++d) {
-          ASSERT_NEAR(out.q[static_cast<size_t>((t * layout_.heads + h) * dim + d)], q[d], 60 * kSteps) << t << " " << h << " " << d;
+          ASSERT_NEAR(out.q[static_cast<size_t>((t * layout_.heads + h) * dim + d)], q[d],
+                      60 * kSteps)
+              << t << " " << h << " " << d;
         }
       }
       const int64_t block = layout_.slots[t] / 16, offset = layout_.slots[t] % 16;
       for (int h = 0; h < layout_.kv_heads; ++h) {
         const auto k = expected(t, layout_.heads + h, k_norm_);
-        const float* v = qkv_.data() + t * row_width() + (layout_.heads + layout_.kv_heads + h) * dim;
+        const float* v =
+            qkv_.data() + t * row_width() + (layout_.heads + layout_.kv_heads + h) * dim;
         for (int d = 0; d < dim; ++d) {
-          const auto k_at = static_cast<size_t>(((block * layout_.kv_heads + h) * dim + d) * 16 + offset);
-          ASSERT_NEAR(quant::to_float(out.k[k_at]), k[d], std::abs(k[d]) * 0x1p-8 + 60 * kSteps) << t << " " << h << " " << d;
-          const auto v_at = static_cast<size_t>(((block * layout_.kv_heads + h) * 16 + offset) * dim + d);
+          const auto k_at =
+              static_cast<size_t>(((block * layout_.kv_heads + h) * dim + d) * 16 + offset);
+          ASSERT_NEAR(quant::to_float(out.k[k_at]), k[d], std::abs(k[d]) * 0x1p-8 + 60 * kSteps)
+              << t << " " << h << " " << d;
+          const auto v_at =
+              static_cast<size_t>(((block * layout_.kv_heads + h) * 16 + offset) * dim + d);
           ASSERT_EQ(out.v[v_at].bits, quant::to_bf16(v[d]).bits) << t << " " << h << " " << d;
         }
       }
@@ -123,7 +133,8 @@ TEST_F(QkvTest, NothingElseOfTheCacheIsTouched) {
   make({.block_size = 32, .blocks = 3});
   const Result out = run(0, tokens());
   const auto written = [&](const std::vector<Bf16>& cache) {
-    return std::count_if(cache.begin(), cache.end(), [](Bf16 value) { return value.bits != 0xFFFF; });
+    return std::count_if(cache.begin(), cache.end(),
+                         [](Bf16 value) { return value.bits != 0xFFFF; });
   };
   EXPECT_EQ(written(out.k), tokens() * layout_.kv_heads * layout_.dim);
   EXPECT_EQ(written(out.v), tokens() * layout_.kv_heads * layout_.dim);
@@ -150,12 +161,16 @@ TEST_F(QkvTest, NeitherRowsNorInstructionSetChangeABit) {
   for (Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512_bf16}) {
     if (isa > best_isa()) continue;
     const Result same = run(0, tokens(), isa);
-    EXPECT_EQ(std::memcmp(same.q.data(), all.q.data(), all.q.size() * sizeof(float)), 0) << name(isa);
-    EXPECT_EQ(std::memcmp(same.k.data(), all.k.data(), all.k.size() * sizeof(Bf16)), 0) << name(isa);
+    EXPECT_EQ(std::memcmp(same.q.data(), all.q.data(), all.q.size() * sizeof(float)), 0)
+        << name(isa);
+    EXPECT_EQ(std::memcmp(same.k.data(), all.k.data(), all.k.size() * sizeof(Bf16)), 0)
+        << name(isa);
     for (int64_t t = 0; t < tokens(); ++t) {
       const Result one = run(t, t + 1, isa);
       const size_t row = one.q.size();
-      EXPECT_EQ(std::memcmp(one.q.data(), all.q.data() + static_cast<size_t>(t) * row, row * sizeof(float)), 0);
+      EXPECT_EQ(std::memcmp(one.q.data(), all.q.data() + static_cast<size_t>(t) * row,
+                            row * sizeof(float)),
+                0);
       for (size_t i = 0; i < one.k.size(); ++i) {
         if (one.k[i].bits == 0xFFFF) continue;
         ASSERT_EQ(one.k[i].bits, all.k[i].bits) << name(isa) << " token " << t;

@@ -1,9 +1,9 @@
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <random>
-
-#include <gtest/gtest.h>
 
 #include "device/cpu/seeded.h"
 #include "ops/ops.h"
@@ -36,9 +36,12 @@ struct Inputs {
     device::cpu::SeededDevice device(1, isa);
     const auto stream = device.make_stream("compute");
     const int64_t count = end - begin;
-    Routes out{std::vector<int32_t>(static_cast<size_t>(count * k), -1), std::vector<float>(static_cast<size_t>(count * k), -1)};
-    router({*stream}, {out.expert.data(), DType::i32, {count, k}}, {out.weight.data(), DType::f32, {count, k}},
-           {x.data() + begin * hidden, DType::bf16, {count, hidden}}, {gate.data(), DType::f32, {experts, hidden}}, normalize);
+    Routes out{std::vector<int32_t>(static_cast<size_t>(count * k), -1),
+               std::vector<float>(static_cast<size_t>(count * k), -1)};
+    router({*stream}, {out.expert.data(), DType::i32, {count, k}},
+           {out.weight.data(), DType::f32, {count, k}},
+           {x.data() + begin * hidden, DType::bf16, {count, hidden}},
+           {gate.data(), DType::f32, {experts, hidden}}, normalize);
     stream->synchronize();
     return out;
   }
@@ -59,7 +62,8 @@ struct Inputs {
 };
 
 TEST(Router, ChoosesTheLargestOfTheSoftmaxInAscendingId) {
-  for (auto [experts, k] : {std::pair<int64_t, int64_t>{16, 4}, {128, 8}, {512, 32}, {5, 5}, {1, 1}}) {
+  for (auto [experts, k] :
+       {std::pair<int64_t, int64_t>{16, 4}, {128, 8}, {512, 32}, {5, 5}, {1, 1}}) {
     Inputs inputs(23, experts, 64, 9);
     for (Normalize normalize : {Normalize::off, Normalize::on}) {
       const Routes routes = inputs.route(k, normalize);
@@ -67,8 +71,10 @@ TEST(Router, ChoosesTheLargestOfTheSoftmaxInAscendingId) {
         const std::vector<double> p = inputs.softmax(t);
         std::vector<int32_t> order(p.size());
         std::iota(order.begin(), order.end(), 0);
-        std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return p[a] > p[b]; });
-        if (k < experts && p[order[k - 1]] - p[order[k]] < 1e-6) continue;  // the sixth digit may turn such a choice
+        std::stable_sort(order.begin(), order.end(),
+                         [&](int32_t a, int32_t b) { return p[a] > p[b]; });
+        if (k < experts && p[order[k - 1]] - p[order[k]] < 1e-6)
+          continue;  // the sixth digit may turn such a choice
         std::sort(order.begin(), order.begin() + k);
         double total = 0;
         for (int64_t i = 0; i < k; ++i) total += p[order[i]];
@@ -99,7 +105,8 @@ TEST(Router, EqualScoresGoToTheLowerId) {
     }
   }
   std::fill(inputs.gate.begin(), inputs.gate.end(), 0.0F);
-  EXPECT_EQ(inputs.route(3, Normalize::off, 0, 1), (Routes{{0, 1, 2}, {1.0F / 12, 1.0F / 12, 1.0F / 12}}));
+  EXPECT_EQ(inputs.route(3, Normalize::off, 0, 1),
+            (Routes{{0, 1, 2}, {1.0F / 12, 1.0F / 12, 1.0F / 12}}));
 }
 
 TEST(Router, NeitherRowsNorInstructionSetChangeABit) {
@@ -110,7 +117,8 @@ TEST(Router, NeitherRowsNorInstructionSetChangeABit) {
     for (int64_t block : {1, 2, 7, 33, 67}) {
       Routes joined;
       for (int64_t begin = 0; begin < 67; begin += block) {
-        const Routes part = inputs.route(6, Normalize::on, begin, std::min<int64_t>(67, begin + block), isa);
+        const Routes part =
+            inputs.route(6, Normalize::on, begin, std::min<int64_t>(67, begin + block), isa);
         joined.expert.insert(joined.expert.end(), part.expert.begin(), part.expert.end());
         joined.weight.insert(joined.weight.end(), part.weight.begin(), part.weight.end());
       }

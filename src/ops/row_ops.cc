@@ -1,6 +1,6 @@
-#include <cstring>
-
 #include <fmt/format.h>
+
+#include <cstring>
 
 #include "kernels/cpu/row_kernels.h"
 #include "ops/ops.h"
@@ -15,7 +15,9 @@ using device::Parallel;
 using device::require;
 using quant::Bf16;
 
-const kernels::RowKernels* kernels_of(const Lane& on) { return &kernels::row_kernels(on.stream.device().isa()); }
+const kernels::RowKernels* kernels_of(const Lane& on) {
+  return &kernels::row_kernels(on.stream.device().isa());
+}
 
 /// Cost of a kernel that touches each view once.
 Cost streaming(double flops, std::initializer_list<TensorView> views) {
@@ -38,7 +40,8 @@ void embed(Lane on, TensorView out, TensorView table, TensorView ids) {
   require(out, DType::f32, {tokens, hidden}, "embed: out");
   if (out.empty()) return;
   const auto* kernels = kernels_of(on);
-  const Cost cost = streaming(0, {out, out.slice(0, tokens / 2), ids});  // the bf16 rows are half of out
+  const Cost cost =
+      streaming(0, {out, out.slice(0, tokens / 2), ids});  // the bf16 rows are half of out
   on.launch("embed", cost, [=](Parallel& threads) {
     for_rows(threads, tokens, hidden, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
@@ -61,14 +64,16 @@ void rms_norm(Lane on, TensorView out, TensorView x, TensorView w, float eps) {
   on.launch("rms_norm", cost, [=](Parallel& threads) {
     for_rows(threads, tokens, hidden, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
-        kernels->rms_norm(hidden, eps, x.as<float>() + t * hidden, w.as<float>(), out.as<Bf16>() + t * hidden);
+        kernels->rms_norm(hidden, eps, x.as<float>() + t * hidden, w.as<float>(),
+                          out.as<Bf16>() + t * hidden);
       }
     });
   });
 }
 
 void quantize(Lane on, Operand out, TensorView x) {
-  const int64_t tokens = x.rows(), k = x.dim(1), groups = (k + quant::kScaleBlock - 1) / quant::kScaleBlock;
+  const int64_t tokens = x.rows(), k = x.dim(1),
+                groups = (k + quant::kScaleBlock - 1) / quant::kScaleBlock;
   require(x, DType::bf16, {tokens, k}, "quantize: x");
   require(out.rows, DType::bf16, {tokens, k}, "quantize: out.rows");
   require(out.scales, DType::f32, {tokens, groups}, "quantize: out.scales");
@@ -78,7 +83,8 @@ void quantize(Lane on, Operand out, TensorView x) {
   on.launch("quantize", cost, [=](Parallel& threads) {
     for_rows(threads, tokens, k, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
-        kernels->quantize(k, x.as<Bf16>() + t * k, out.rows.as<Bf16>() + t * k, out.scales.as<float>() + t * groups);
+        kernels->quantize(k, x.as<Bf16>() + t * k, out.rows.as<Bf16>() + t * k,
+                          out.scales.as<float>() + t * groups);
       }
     });
   });
@@ -95,7 +101,8 @@ void silu_mul(Lane on, TensorView out, TensorView gate_up) {
     for_rows(threads, rows, 2 * intermediate, [&](int64_t begin, int64_t end) {
       for (int64_t m = begin; m < end; ++m) {
         const float* gate = gate_up.as<float>() + m * 2 * intermediate;
-        kernels->silu_mul(intermediate, gate, gate + intermediate, out.as<Bf16>() + m * intermediate);
+        kernels->silu_mul(intermediate, gate, gate + intermediate,
+                          out.as<Bf16>() + m * intermediate);
       }
     });
   });
@@ -127,7 +134,8 @@ void add(Lane on, TensorView x, TensorView y) {
   const auto* kernels = kernels_of(on);
   on.launch("add", streaming(static_cast<double>(x.elements()), {x, x, y}), [=](Parallel& threads) {
     for_rows(threads, tokens, hidden, [&](int64_t begin, int64_t end) {
-      kernels->add((end - begin) * hidden, x.as<float>() + begin * hidden, y.as<float>() + begin * hidden);
+      kernels->add((end - begin) * hidden, x.as<float>() + begin * hidden,
+                   y.as<float>() + begin * hidden);
     });
   });
 }

@@ -1,11 +1,11 @@
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <deque>
 #include <limits>
 #include <random>
-
-#include <gtest/gtest.h>
 
 #include "device/cpu/seeded.h"
 #include "ops/ops.h"
@@ -32,7 +32,8 @@ class RowOpsTest : public ::testing::Test {
   TensorView bf16(std::initializer_list<int64_t> shape) {
     TensorView view(nullptr, DType::bf16, shape);
     auto& values = bf16s_.emplace_back(static_cast<size_t>(view.elements()));
-    for (Bf16& value : values) value = quant::to_bf16(std::uniform_real_distribution<float>(-3, 3)(random_));
+    for (Bf16& value : values)
+      value = quant::to_bf16(std::uniform_real_distribution<float>(-3, 3)(random_));
     view.data = reinterpret_cast<std::byte*>(values.data());
     return view;
   }
@@ -65,7 +66,8 @@ TEST_F(RowOpsTest, EmbedCopiesTheRowOfEachId) {
   finish();
   for (int64_t t = 0; t < 4; ++t) {
     for (int64_t h = 0; h < 33; ++h) {
-      EXPECT_EQ(out.as<float>()[t * 33 + h], quant::to_float(table.as<Bf16>()[ids.as<int32_t>()[t] * 33 + h]));
+      EXPECT_EQ(out.as<float>()[t * 33 + h],
+                quant::to_float(table.as<Bf16>()[ids.as<int32_t>()[t] * 33 + h]));
     }
   }
   for (int32_t bad : {7, -1}) {
@@ -98,10 +100,13 @@ TEST_F(RowOpsTest, AddAddsInPlace) {
 }
 
 TEST_F(RowOpsTest, EveryRowIsComputedOnceAsIfAlone) {
-  // 300 rows are many items, each row again alone: one bit pattern. Checked against formulas in the kernels' tests.
+  // 300 rows are many items, each row again alone: one bit pattern. Checked against formulas in the
+  // kernels' tests.
   const int64_t rows = 300, width = 200;
-  const TensorView x = f32({rows, width}), w = f32({width}), gate_up = f32({rows, 2 * width}), codes_in = bf16({rows, width});
-  const TensorView normed = bf16({rows, width}), active = bf16({rows, width}), codes = bf16({rows, width});
+  const TensorView x = f32({rows, width}), w = f32({width}), gate_up = f32({rows, 2 * width}),
+                   codes_in = bf16({rows, width});
+  const TensorView normed = bf16({rows, width}), active = bf16({rows, width}),
+                   codes = bf16({rows, width});
   const TensorView scales = f32({rows, 2});
   rms_norm(lane(), normed, x, w, 1e-6F);
   silu_mul(lane(), active, gate_up);

@@ -226,12 +226,14 @@ bool Reader::set_integer(const Scalar& value) {
   const auto* u = std::get_if<uint64_t>(&value);
   if (i == nullptr && u == nullptr) return refuse_type(value);
   const auto low = static_cast<int64_t>(field_->low), high = static_cast<int64_t>(field_->high);
-  if (i != nullptr ? *i < low || *i > high : *u > static_cast<uint64_t>(high)) {
+  // high is far below 2^63: an unsigned value that does not fit is above it anyway
+  const int64_t number = i != nullptr ? *i : static_cast<int64_t>(std::min<uint64_t>(*u, std::numeric_limits<int64_t>::max()));
+  if (number < low || number > high) {
     const bool limited = field_->high < std::numeric_limits<int>::max();
     return refuse(limited ? fmt::format("{} must be from {} to {}, got {}.", field_->name, low, high, shown(value))
                           : fmt::format("{} must be at least {} and not huge, got {}.", field_->name, low, shown(value)));
   }
-  field_->set_integer(request_, i != nullptr ? *i : static_cast<int64_t>(*u));
+  field_->set_integer(request_, number);
   return true;
 }
 

@@ -188,8 +188,8 @@ TEST(Server, ChunkedBodiesAndContinue) {
   Client client = server.client();
   client.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n");
   EXPECT_EQ(client.head().status, 100);
-  client.send("10\r\n{\"prompt\":\"abc\",\r\nF\r\n\"max_tokens\":1}\r\n0\r\n\r\n");
-  const Response refused = client.response();  // 0xF counts one byte more than there is before the line's end
+  client.send("10\r\n{\"prompt\":\"abc\",\r\n10\r\n\"max_tokens\":1}\r\n0\r\n\r\n");
+  const Response refused = client.response();  // the second 0x10 counts one byte more than there is before the line's end
   EXPECT_EQ(refused.status, 400);
 }
 

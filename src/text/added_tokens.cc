@@ -11,7 +11,9 @@ namespace hocket::text {
 
 namespace {
 
-uint64_t edge(size_t node, char byte) { return uint64_t{node} << 8 | static_cast<unsigned char>(byte); }
+uint64_t edge(size_t node, char byte) {
+  return uint64_t{node} << 8 | static_cast<unsigned char>(byte);
+}
 
 /// The last character of well-formed text that is not empty.
 std::string_view last_character(std::string_view text) {
@@ -48,7 +50,8 @@ AddedTokenFinder::AddedTokenFinder()
 
 void AddedTokenFinder::add(const AddedToken& token, std::string_view spelling) {
   if (spelling.empty()) {
-    throw Error(Code::bad_input, fmt::format("added token {} is empty after normalisation", token.id));
+    throw Error(Code::bad_input,
+                fmt::format("added token {} is empty after normalisation", token.id));
   }
   size_t node = 0;
   for (const char byte : spelling) {
@@ -60,15 +63,17 @@ void AddedTokenFinder::add(const AddedToken& token, std::string_view spelling) {
     node = static_cast<size_t>(next);
   }
   if (token_at_[node] >= 0) {
-    throw Error(Code::bad_input, fmt::format("added tokens {} and {} are both \"{}\" after normalisation",
-                                             tokens_[static_cast<size_t>(token_at_[node])].id, token.id, spelling));
+    throw Error(Code::bad_input,
+                fmt::format("added tokens {} and {} are both \"{}\" after normalisation",
+                            tokens_[static_cast<size_t>(token_at_[node])].id, token.id, spelling));
   }
   token_at_[node] = static_cast<int32_t>(tokens_.size());
   tokens_.push_back(token);
   can_begin_[static_cast<unsigned char>(spelling[0])] = true;
 }
 
-std::optional<AddedTokenFinder::Match> AddedTokenFinder::find(std::string_view text, size_t from) const {
+std::optional<AddedTokenFinder::Match> AddedTokenFinder::find(std::string_view text,
+                                                              size_t from) const {
   for (size_t begin = from; begin < text.size(); ++begin) {
     if (!can_begin_[static_cast<unsigned char>(text[begin])]) continue;
     std::optional<Match> longest;
@@ -77,15 +82,19 @@ std::optional<AddedTokenFinder::Match> AddedTokenFinder::find(std::string_view t
       const int32_t* next = edges_.find(edge(node, text[at]));
       if (next == nullptr) break;
       node = static_cast<size_t>(*next);
-      if (token_at_[node] >= 0) longest = {begin, at + 1, &tokens_[static_cast<size_t>(token_at_[node])]};
+      if (token_at_[node] >= 0)
+        longest = {begin, at + 1, &tokens_[static_cast<size_t>(token_at_[node])]};
     }
     if (longest) return longest;
   }
   return std::nullopt;
 }
 
-bool AddedTokenFinder::inside_word(std::string_view text, const Match& match, MatchState& state) const {
-  const auto is_word = [&](std::string_view character) { return word_character_.matches_prefix(character, state); };
+bool AddedTokenFinder::inside_word(std::string_view text, const Match& match,
+                                   MatchState& state) const {
+  const auto is_word = [&](std::string_view character) {
+    return word_character_.matches_prefix(character, state);
+  };
   if (match.begin > 0 && is_word(last_character(text.substr(0, match.begin)))) return true;
   if (match.end == text.size()) return false;
   return is_word(text.substr(match.end, utf8_part(text.substr(match.end)).length));

@@ -23,15 +23,19 @@ struct AddedToken {
   bool special = false;
 };
 
-/// Finds tokens in a text: leftmost first, then the longest. Immutable; may be used from any thread.
+/// Finds tokens in a text: leftmost first, then the longest. Immutable; may be used from any
+/// thread.
 class AddedTokenFinder {
  public:
   AddedTokenFinder();
-  /// Looks for `spelling` where it stands for `token`. Throws Error (bad_input) if it is empty or taken.
+  /// Looks for `spelling` where it stands for `token`. Throws Error (bad_input) if it is empty or
+  /// taken.
   void add(const AddedToken& token, std::string_view spelling);
   /// In order: stretch("", id) for each token found, stretch(text, -1) for what lies between them.
-  /// Same cuts as `tokenizers`: a token that single_word rejects still hides the tokens that begin inside it.
-  void split(std::string_view text, MatchState& state, FunctionRef<void(std::string_view, int32_t)> stretch) const;
+  /// Same cuts as `tokenizers`: a token that single_word rejects still hides the tokens that begin
+  /// inside it.
+  void split(std::string_view text, MatchState& state,
+             FunctionRef<void(std::string_view, int32_t)> stretch) const;
 
  private:
   struct Match {
@@ -43,8 +47,9 @@ class AddedTokenFinder {
   bool inside_word(std::string_view text, const Match& match, MatchState& state) const;
 
   std::vector<AddedToken> tokens_;
-  std::vector<int32_t> token_at_;    // node of the trie -> index in tokens_, or -1; node 0 is the root
-  FlatMap<int32_t> edges_;           // (node, byte) -> node
+  std::vector<int32_t>
+      token_at_;            // node of the trie -> index in tokens_, or -1; node 0 is the root
+  FlatMap<int32_t> edges_;  // (node, byte) -> node
   std::array<bool, 256> can_begin_{};
   Pattern word_character_;
 };

@@ -13,7 +13,9 @@ namespace hocket::text {
 namespace {
 
 /// Turns the heap functions of the standard library into a queue with the lowest first.
-bool later(const Bpe::Scratch::Candidate& a, const Bpe::Scratch::Candidate& b) { return a.order > b.order; }
+bool later(const Bpe::Scratch::Candidate& a, const Bpe::Scratch::Candidate& b) {
+  return a.order > b.order;
+}
 
 }  // namespace
 
@@ -43,7 +45,8 @@ void Bpe::encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& 
   }
   if (cache_->find(word, ids)) return;
   const size_t first = ids.size();
-  const int32_t whole = options_.ignore_merges ? (options_.raw_bytes ? words_ : vocabulary_).find(word) : -1;
+  const int32_t whole =
+      options_.ignore_merges ? (options_.raw_bytes ? words_ : vocabulary_).find(word) : -1;
   if (whole >= 0) {
     ids.push_back(whole);
   } else {
@@ -59,7 +62,9 @@ void Bpe::encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& 
 
 bool Bpe::fall_back(std::string_view character, Scratch& scratch) const {
   const auto id_of = [&](char byte) { return fallback_ids_[static_cast<unsigned char>(byte)]; };
-  if (!options_.byte_fallback || std::ranges::any_of(character, [&](char b) { return id_of(b) < 0; })) return false;
+  if (!options_.byte_fallback ||
+      std::ranges::any_of(character, [&](char b) { return id_of(b) < 0; }))
+    return false;
   for (const char byte : character) scratch.symbols.push_back({id_of(byte), 0, 0});
   return true;
 }
@@ -79,8 +84,8 @@ void Bpe::add_symbols(std::string_view word, Scratch& scratch) const {
   for (size_t at = 0; at < word.size();) {
     const size_t length = options_.raw_bytes ? 1 : utf8_part(word.substr(at)).length;
     const std::string_view unit = word.substr(at, length);
-    const int32_t id =
-        options_.raw_bytes ? byte_ids_[static_cast<unsigned char>(unit[0])] : vocabulary_.find(unit);
+    const int32_t id = options_.raw_bytes ? byte_ids_[static_cast<unsigned char>(unit[0])]
+                                          : vocabulary_.find(unit);
     if (id >= 0) {
       flush();
       scratch.symbols.push_back({id, 0, 0});
@@ -101,7 +106,8 @@ void Bpe::offer(Scratch& scratch, int32_t position) const {
   if (left.next < 0) return;
   const Merge* merge = merges_.find(merge_key(left.id, symbols[static_cast<size_t>(left.next)].id));
   if (merge == nullptr) return;
-  scratch.heap.push_back({uint64_t{merge->rank} << 32 | static_cast<uint32_t>(position), merge->id});
+  scratch.heap.push_back(
+      {uint64_t{merge->rank} << 32 | static_cast<uint32_t>(position), merge->id});
 }
 
 void Bpe::merge(Scratch& scratch) const {

@@ -14,7 +14,8 @@
 namespace hocket::text {
 
 /// Immutable but for its cache of words; may be used from any thread.
-/// Source: Sennrich et al. 2016; the order of merges as in `tokenizers`: lowest rank first, then leftmost.
+/// Source: Sennrich et al. 2016; the order of merges as in `tokenizers`: lowest rank first, then
+/// leftmost.
 class Bpe {
  public:
   struct Options {
@@ -22,7 +23,7 @@ class Bpe {
     bool fuse_unknown = false;
     bool byte_fallback = false;
     bool ignore_merges = false;  ///< a word that is in the vocabulary is one token
-    bool raw_bytes = false;      ///< words are bytes; the vocabulary has GPT-2's characters for them
+    bool raw_bytes = false;  ///< words are bytes; the vocabulary has GPT-2's characters for them
   };
   struct Merge {
     uint32_t rank;
@@ -64,7 +65,7 @@ class Bpe {
   Vocabulary words_;  // whole words as bytes, for ignore_merges with raw_bytes
   Merges merges_;
   Options options_;
-  std::array<int32_t, 256> byte_ids_{};      // with raw_bytes: id of the character of each byte, or -1
+  std::array<int32_t, 256> byte_ids_{};  // with raw_bytes: id of the character of each byte, or -1
   std::array<int32_t, 256> fallback_ids_{};  // id of <0x00> ... <0xFF>, or -1
   std::unique_ptr<WordCache> cache_;         // behind a pointer: mutexes do not move
 };

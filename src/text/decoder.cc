@@ -14,19 +14,23 @@ constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
 using Position = Decoder::Position;
 
-std::string apply(const Decoder::Replace& step, const std::string& token, Position, MatchState& state) {
+std::string apply(const Decoder::Replace& step, const std::string& token, Position,
+                  MatchState& state) {
   return step.pattern.replace_all(token, step.content, state);
 }
 
-std::string apply(const Decoder::Metaspace& step, const std::string& token, Position position, MatchState& state) {
+std::string apply(const Decoder::Metaspace& step, const std::string& token, Position position,
+                  MatchState& state) {
   const bool drops = step.drops_first && position == Position::first;
   return Pattern::literal(step.replacement).replace_all(token, drops ? "" : " ", state);
 }
 
 std::string apply(const Decoder::Strip& step, const std::string& token, Position, MatchState&) {
   std::string_view rest = token;
-  for (size_t i = 0; i < step.start && rest.starts_with(step.content); ++i) rest.remove_prefix(step.content.size());
-  for (size_t i = 0; i < step.stop && rest.ends_with(step.content); ++i) rest.remove_suffix(step.content.size());
+  for (size_t i = 0; i < step.start && rest.starts_with(step.content); ++i)
+    rest.remove_prefix(step.content.size());
+  for (size_t i = 0; i < step.stop && rest.ends_with(step.content); ++i)
+    rest.remove_suffix(step.content.size());
   return std::string(rest);
 }
 
@@ -40,7 +44,8 @@ std::string fallback_byte(std::string token) {
   return {static_cast<char>(byte)};
 }
 
-std::string render(const Decoder::Plan& plan, std::string token, Position position, MatchState& state) {
+std::string render(const Decoder::Plan& plan, std::string token, Position position,
+                   MatchState& state) {
   for (const Decoder::TokenStep& step : plan.token_steps) {
     token = std::visit([&](const auto& s) { return apply(s, token, position, state); }, step);
   }

@@ -12,8 +12,9 @@
 
 namespace hocket::text {
 
-/// What each token stands for, as bytes, and what is stripped from the joined text. Every chain of decoders that is
-/// accepted fits this form, so that text can be streamed. Immutable; may be used from any thread.
+/// What each token stands for, as bytes, and what is stripped from the joined text. Every chain of
+/// decoders that is accepted fits this form, so that text can be streamed. Immutable; may be used
+/// from any thread.
 class Decoder {
  public:
   struct Replace {
@@ -22,7 +23,8 @@ class Decoder {
   };
   struct Metaspace {
     std::string replacement;
-    bool drops_first;  ///< the replacement vanishes from the first token, instead of becoming a space
+    bool drops_first;  ///< the replacement vanishes from the first token, instead of becoming a
+                       ///< space
   };
   struct Strip {
     std::string content;  ///< one character
@@ -32,13 +34,13 @@ class Decoder {
   using TokenStep = std::variant<Replace, Metaspace, Strip>;
   enum class Bytes : uint8_t {
     as_is,
-    byte_level,     ///< GPT-2's characters become bytes; a token with another character stays as it is
+    byte_level,  ///< GPT-2's characters become bytes; a token with another character stays as it is
     byte_fallback,  ///< <0xAB> becomes a byte
   };
   struct Plan {
     std::vector<TokenStep> token_steps;  ///< done to each token, in order
     Bytes bytes = Bytes::as_is;          ///< then this
-    Strip strip;                         ///< then the tokens are joined, and this is done to the text
+    Strip strip;  ///< then the tokens are joined, and this is done to the text
   };
 
   Decoder() = default;
@@ -57,9 +59,9 @@ class Decoder {
   Strip strip_;
 };
 
-/// Text from tokens one by one. Gives whole characters only; each maximal ill-formed part becomes U+FFFD as soon as it
-/// is certain that it is one. (`tokenizers` gives one U+FFFD a byte with ByteFallback, which needs the future.)
-/// Not thread safe.
+/// Text from tokens one by one. Gives whole characters only; each maximal ill-formed part becomes
+/// U+FFFD as soon as it is certain that it is one. (`tokenizers` gives one U+FFFD a byte with
+/// ByteFallback, which needs the future.) Not thread safe.
 class TextStream {
  public:
   explicit TextStream(const Decoder& decoder)
@@ -73,9 +75,9 @@ class TextStream {
   void character(std::string_view utf8, std::string& out);
   const Decoder* decoder_;
   Decoder::Position position_ = Decoder::Position::first;
-  std::string tail_;      // the beginning of a character, at most 3 bytes
-  size_t leading_;        // characters that Strip may still take from the beginning
-  size_t trailing_ = 0;   // strip characters held back, which may turn out to be the end
+  std::string tail_;     // the beginning of a character, at most 3 bytes
+  size_t leading_;       // characters that Strip may still take from the beginning
+  size_t trailing_ = 0;  // strip characters held back, which may turn out to be the end
 };
 
 }  // namespace hocket::text

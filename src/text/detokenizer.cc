@@ -23,7 +23,8 @@ StopMatcher::StopMatcher(const std::vector<std::string>& stops) {
 std::optional<std::string_view> StopMatcher::next(char byte) {
   std::optional<std::string_view> ended;
   for (Stop& stop : stops_) {
-    while (stop.matched > 0 && byte != stop.text[stop.matched]) stop.matched = stop.border[stop.matched];
+    while (stop.matched > 0 && byte != stop.text[stop.matched])
+      stop.matched = stop.border[stop.matched];
     if (byte == stop.text[stop.matched]) ++stop.matched;
     if (stop.matched < stop.text.size()) continue;
     stop.matched = stop.border[stop.matched];
@@ -58,7 +59,7 @@ std::string Detokenizer::finish() {
   std::string decoded;
   stream_.finish(decoded);
   std::string text = release(decoded).text;
-  if (!done_) text += pending_;
+  if (!done_) text += pending_.substr(begin_);
   done_ = true;
   return text;
 }
@@ -72,12 +73,17 @@ Detokenizer::Piece Detokenizer::release(std::string_view decoded) {
     if (!stop || tokens_ < options_.min_tokens) continue;
     done_ = true;
     piece.stopped_by = std::string(*stop);
-    piece.text = pending_.substr(0, pending_.size() - (options_.include_stop ? 0 : stop->size()));
+    const size_t end = pending_.size() - (options_.include_stop ? 0 : stop->size());
+    piece.text = pending_.substr(begin_, end - begin_);
     return piece;
   }
   const size_t safe = pending_.size() - matcher_.held();
-  piece.text = pending_.substr(0, safe);
-  pending_.erase(0, safe);
+  piece.text = pending_.substr(begin_, safe - begin_);
+  begin_ = safe;
+  if (begin_ > pending_.size() / 2) {  // seldom enough that a long hold does not become quadratic
+    pending_.erase(0, begin_);
+    begin_ = 0;
+  }
   return piece;
 }
 

@@ -1,4 +1,5 @@
-// Turns generated ids into text piece by piece: never half a character, never part of a stop string.
+// Turns generated ids into text piece by piece: never half a character, never part of a stop
+// string.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -11,8 +12,9 @@
 
 namespace hocket::text {
 
-/// Finds the stop string that ends first; of those that end together, the longest. Reads each byte once for each stop
-/// string (Knuth, Morris, Pratt 1977), so neither long stop strings nor long outputs make it slow. Not thread safe.
+/// Finds the stop string that ends first; of those that end together, the longest. Reads each byte
+/// once for each stop string (Knuth, Morris, Pratt 1977), so neither long stop strings nor long
+/// outputs make it slow. Not thread safe.
 class StopMatcher {
  public:
   /// Stop strings that are empty or ill-formed UTF-8 are ignored: no text contains the latter.
@@ -25,14 +27,16 @@ class StopMatcher {
  private:
   struct Stop {
     std::string text;
-    std::vector<size_t> border;  // of each prefix: its longest proper end that is also its beginning
+    std::vector<size_t>
+        border;  // of each prefix: its longest proper end that is also its beginning
     size_t matched = 0;
   };
   std::vector<Stop> stops_;
 };
 
-/// One sequence's incremental decoder and stop-string matcher. The pieces concatenate to what decode() gives for the
-/// whole sequence, cut at the earliest stop string. Not thread safe. The tokenizer must outlive it.
+/// One sequence's incremental decoder and stop-string matcher. The pieces concatenate to what
+/// decode() gives for the whole sequence, cut at the earliest stop string. Not thread safe. The
+/// tokenizer must outlive it.
 class Detokenizer {
  public:
   struct Options {
@@ -46,7 +50,8 @@ class Detokenizer {
     std::string text;                       ///< safe to emit now
     std::optional<std::string> stopped_by;  ///< the stop string that ended the sequence
   };
-  /// After a stop string: empty pieces. A stop string that began before `min_tokens` tokens counts if it ends later.
+  /// After a stop string: empty pieces. A stop string that began before `min_tokens` tokens counts
+  /// if it ends later.
   Piece append(int32_t id);
   /// The sequence ended: what was held back.
   std::string finish();
@@ -57,7 +62,8 @@ class Detokenizer {
   Options options_;
   TextStream stream_;
   StopMatcher matcher_;
-  std::string pending_;  // decoded, held back because it may begin a stop string
+  std::string pending_;  // decoded; from begin_ on held back because it may begin a stop string
+  size_t begin_ = 0;
   int64_t tokens_ = 0;
   bool done_ = false;
 };

@@ -9,7 +9,8 @@
 namespace hocket::text {
 namespace {
 
-/// One token per byte value: id = byte, byte fallback; then 256 "stop", 257 "<s>" (special), 258 "▁x".
+/// One token per byte value: id = byte, byte fallback; then 256 "stop", 257 "<s>" (special), 258
+/// "▁x".
 Tokenizer byte_tokenizer(std::string_view decoders) {
   std::string vocab;
   for (int byte = 0; byte < 256; ++byte) {
@@ -17,15 +18,18 @@ Tokenizer byte_tokenizer(std::string_view decoders) {
     std::snprintf(entry, sizeof(entry), "\"<0x%02X>\": %d, ", byte, byte);
     vocab += entry;
   }
-  const std::string json = R"({"model": {"vocab": {)" + vocab + R"("stop": 256, "▁x": 258}, "merges": []},
+  const std::string json = R"({"model": {"vocab": {)" + vocab +
+                           R"("stop": 256, "▁x": 258}, "merges": []},
       "added_tokens": [{"id": 257, "content": "<s>", "special": true}],
-      "decoder": {"type": "Sequence", "decoders": [)" + std::string(decoders) + "]}}";
+      "decoder": {"type": "Sequence", "decoders": [)" +
+                           std::string(decoders) + "]}}";
   return Tokenizer::parse(json, "bytes").value();
 }
 const char* const kBytes = R"({"type": "ByteFallback"}, {"type": "Fuse"})";
 const char* const kLlama = R"({"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
     {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0})";
-const char* const kStripBoth = R"({"type": "Metaspace", "replacement": "▁"}, {"type": "ByteFallback"},
+const char* const kStripBoth =
+    R"({"type": "Metaspace", "replacement": "▁"}, {"type": "ByteFallback"},
     {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 2, "stop": 2})";
 
 std::vector<int32_t> bytes_of(std::string_view text) {
@@ -39,7 +43,8 @@ struct Result {
   std::optional<std::string> stopped_by;
   std::vector<std::string> pieces;
 };
-Result stream(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, Detokenizer::Options options = {}) {
+Result stream(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
+              Detokenizer::Options options = {}) {
   Detokenizer detokenizer(tokenizer, std::move(options));
   Result result;
   for (const int32_t id : ids) {
@@ -62,7 +67,8 @@ TEST(Detokenizer, WaitsForWholeCharacters) {
 TEST(Detokenizer, ReplacesEachMaximalIllFormedPart) {
   const Tokenizer tokenizer = byte_tokenizer(kBytes);
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"\x61\xF1\x80\x80\xE1\x80\xC2\x62\x80\x63\x80\xBF\x64", "a\uFFFD\uFFFD\uFFFDb\uFFFDc\uFFFD\uFFFDd"},
+      {"\x61\xF1\x80\x80\xE1\x80\xC2\x62\x80\x63\x80\xBF\x64",
+       "a\uFFFD\uFFFD\uFFFDb\uFFFDc\uFFFD\uFFFDd"},
       {"\xC0\xAF\xE0\x80\xBF\xF0\x81\x82\x41", "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFDA"},
       {"\xED\xA0\x80\xED\xBF\xBF\xED\xAF\x41", "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFDA"},
       {"\xF4\x91\x92\x93\xFF\x41\x80\xBF\x42", "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFDA\uFFFD\uFFFDB"},
@@ -80,14 +86,20 @@ TEST(Detokenizer, ReplacesAsSoonAsItIsCertain) {
   EXPECT_EQ(result.pieces, (std::vector<std::string>{"", "", "\uFFFDA", "\uFFFD"}));
 }
 
-/// Joins all token bytes, then replaces: written apart from TextStream. `strip`: leading and trailing spaces.
-std::string decode_at_once(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, size_t start, size_t stop) {
+/// Joins all token bytes, then replaces: written apart from TextStream. `strip`: leading and
+/// trailing spaces.
+std::string decode_at_once(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
+                           size_t start, size_t stop) {
   std::string text;
   for (const int32_t id : ids) text += tokenizer.bytes(id);
   std::string out;
   for (size_t at = 0; at < text.size();) {
-    const auto byte = [&](size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u; };
-    const auto in = [&](size_t i, unsigned low, unsigned high) { return byte(i) >= low && byte(i) <= high; };
+    const auto byte = [&](size_t i) {
+      return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u;
+    };
+    const auto in = [&](size_t i, unsigned low, unsigned high) {
+      return byte(i) >= low && byte(i) <= high;
+    };
     const unsigned a = byte(0);
     size_t want = a < 0x80 ? 1 : a < 0xC2 ? 0 : a < 0xE0 ? 2 : a < 0xF0 ? 3 : a < 0xF5 ? 4 : 0;
     size_t good = want == 0 ? 0 : 1;
@@ -117,12 +129,15 @@ TEST(Detokenizer, PiecesConcatenateToTheWholeForRandomBytes) {
   std::mt19937 random(seed);
   for (const Kind& kind : {Kind{kBytes, 0, 0}, Kind{kLlama, 1, 0}, Kind{kStripBoth, 2, 2}}) {
     const Tokenizer tokenizer = byte_tokenizer(kind.decoders);
-    const std::vector<int32_t> likely = {0xC3, 0xA9, 0xE2, 0x82, 0xAC, 0xF0, 0x9F, 0x99, 0x82, ' ', ' ', 'a', 0xED, 258};
+    const std::vector<int32_t> likely = {0xC3, 0xA9, 0xE2, 0x82, 0xAC, 0xF0, 0x9F,
+                                         0x99, 0x82, ' ',  ' ',  'a',  0xED, 258};
     for (int round = 0; round < 5000; ++round) {
-      std::vector<int32_t> ids = {'a'};  // at the very beginning Metaspace drops its mark: tested below
+      std::vector<int32_t> ids = {
+          'a'};  // at the very beginning Metaspace drops its mark: tested below
       if (kind.stop == 0) ids.clear();
       for (size_t i = random() % 12; i > 0; --i) {
-        ids.push_back(random() % 4 == 0 ? static_cast<int32_t>(random() % 256) : likely[random() % likely.size()]);
+        ids.push_back(random() % 4 == 0 ? static_cast<int32_t>(random() % 256)
+                                        : likely[random() % likely.size()]);
       }
       const std::string whole = decode_at_once(tokenizer, ids, kind.start, kind.stop);
       ASSERT_EQ(stream(tokenizer, ids).text, whole) << "seed " << seed << " round " << round;
@@ -135,7 +150,8 @@ TEST(Detokenizer, PiecesConcatenateToTheReferenceOnItsCases) {
   for (const testing::Extra& file : testing::extra_files()) {
     const Tokenizer tokenizer = Tokenizer::parse(file.tokenizer_json, file.name).value();
     for (const testing::Case& c : file.cases) {
-      EXPECT_EQ(stream(tokenizer, c.ids).text, c.decoded_skip_special) << file.name << ": " << c.text;
+      EXPECT_EQ(stream(tokenizer, c.ids).text, c.decoded_skip_special)
+          << file.name << ": " << c.text;
       EXPECT_EQ(stream(tokenizer, c.ids, {.special = SpecialTokens::keep}).text, c.decoded)
           << file.name << ": " << c.text;
     }
@@ -153,7 +169,9 @@ TEST(Detokenizer, StopsAtAStringThatSpansTokens) {
   const Result result = stream(tokenizer, bytes_of("one END two"), {.stop = {"END"}});
   EXPECT_EQ(result.text, "one ");
   EXPECT_EQ(result.stopped_by, "END");
-  EXPECT_EQ(stream(tokenizer, bytes_of("one END two"), {.stop = {"END"}, .include_stop = true}).text, "one END");
+  EXPECT_EQ(
+      stream(tokenizer, bytes_of("one END two"), {.stop = {"END"}, .include_stop = true}).text,
+      "one END");
   EXPECT_EQ(stream(tokenizer, bytes_of("one ENE EN"), {.stop = {"END"}}).text, "one ENE EN");
   EXPECT_EQ(stream(tokenizer, bytes_of("one ENEND"), {.stop = {"END"}}).text, "one EN");
   EXPECT_EQ(stream(tokenizer, {'a', 256, 'b'}, {.stop = {"to"}}).text, "as");
@@ -175,7 +193,8 @@ TEST(Detokenizer, SpecialTokensDoNotInterruptAStopString) {
   const Result kept = stream(tokenizer, ids, {.stop = {"END"}, .special = SpecialTokens::keep});
   EXPECT_FALSE(kept.stopped_by);
   EXPECT_EQ(kept.text, "E<s>ND");
-  EXPECT_EQ(*stream(tokenizer, ids, {.stop = {"<s>"}, .special = SpecialTokens::keep}).stopped_by, "<s>");
+  EXPECT_EQ(*stream(tokenizer, ids, {.stop = {"<s>"}, .special = SpecialTokens::keep}).stopped_by,
+            "<s>");
 }
 
 TEST(Detokenizer, MinTokensDelaysStopStrings) {
@@ -183,7 +202,8 @@ TEST(Detokenizer, MinTokensDelaysStopStrings) {
   const std::vector<int32_t> ids = bytes_of("abab");
   EXPECT_EQ(stream(tokenizer, ids, {.stop = {"ab"}, .min_tokens = 2}).text, "");
   EXPECT_EQ(stream(tokenizer, ids, {.stop = {"ab"}, .min_tokens = 3}).text, "ab");
-  EXPECT_EQ(stream(tokenizer, ids, {.stop = {"ba"}, .min_tokens = 3}).text, "a") << "began before, ended after";
+  EXPECT_EQ(stream(tokenizer, ids, {.stop = {"ba"}, .min_tokens = 3}).text, "a")
+      << "began before, ended after";
   EXPECT_EQ(stream(tokenizer, ids, {.stop = {"ab"}, .min_tokens = 5}).text, "abab");
 }
 
@@ -202,7 +222,8 @@ TEST(Detokenizer, IgnoresStopStringsThatNoTextContains) {
   EXPECT_EQ(stream(tokenizer, bytes_of("é"), {.stop = {"", "\xC3", "\xA9"}}).text, "é");
 }
 
-/// The rule by brute force: the first prefix of `text` that ends with a stop string; of those strings the longest.
+/// The rule by brute force: the first prefix of `text` that ends with a stop string; of those
+/// strings the longest.
 std::string cut(const std::string& text, const std::vector<std::string>& stops) {
   for (size_t end = 1; end <= text.size(); ++end) {
     size_t longest = 0;
@@ -220,7 +241,8 @@ TEST(Detokenizer, HoldsBackExactlyWhatMayBeginAStopString) {
   std::mt19937 random(seed);
   const auto word = [&](size_t longest) {
     std::string out;
-    for (size_t i = random() % (longest + 1); i > 0; --i) out.push_back(static_cast<char>('a' + random() % 2));
+    for (size_t i = random() % (longest + 1); i > 0; --i)
+      out.push_back(static_cast<char>('a' + random() % 2));
     return out;
   };
   for (int round = 0; round < 5000; ++round) {
@@ -234,7 +256,8 @@ TEST(Detokenizer, HoldsBackExactlyWhatMayBeginAStopString) {
       const std::string held = text.substr(0, i + 1).substr(emitted.size());
       bool begins_a_stop = held.empty();
       for (const std::string& stop : stops) begins_a_stop = begins_a_stop || stop.starts_with(held);
-      ASSERT_TRUE(begins_a_stop) << "held back \"" << held << "\" for nothing; seed " << seed << " round " << round;
+      ASSERT_TRUE(begins_a_stop) << "held back \"" << held << "\" for nothing; seed " << seed
+                                 << " round " << round;
     }
   }
 }

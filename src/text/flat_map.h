@@ -1,5 +1,5 @@
-// A hash map from 64-bit keys to small values: open addressing, no deletion. Faster to build and to read than
-// std::unordered_map, which matters for 300,000 merges and for every pair of every word.
+// A hash map from 64-bit keys to small values: open addressing, no deletion. Faster to build and to
+// read than std::unordered_map, which matters for 300,000 merges and for every pair of every word.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -13,12 +13,13 @@ namespace hocket::text {
 /// All functions throw Error (bad_input) that begins with the path. A view of a parsed document.
 class JsonNode {
  public:
-  JsonNode(simdjson::dom::element value, std::string path) : value_(value), path_(std::move(path)) {}
+  JsonNode(simdjson::dom::element value, std::string path)
+      : value_(value), path_(std::move(path)) {}
   [[noreturn]] void refuse(std::string_view why) const;
 
-  JsonNode at(std::string_view key) const;                 ///< refuses if missing
+  JsonNode at(std::string_view key) const;                   ///< refuses if missing
   std::optional<JsonNode> find(std::string_view key) const;  ///< nothing if missing or null
-  std::vector<JsonNode> items() const;                     ///< of an array
+  std::vector<JsonNode> items() const;                       ///< of an array
   std::string_view string() const;
   bool boolean() const;
   bool boolean_or(std::string_view key, bool otherwise) const;

@@ -22,12 +22,15 @@ Vocabulary load_vocabulary(const JsonNode& node) {
   vocabulary.reserve(object.size());
   for (const auto field : object) {
     int64_t id = -1;
-    if (field.value.get_int64().get(id) != simdjson::SUCCESS || id < 0 || id >= TokenTable::kIdLimit) {
+    if (field.value.get_int64().get(id) != simdjson::SUCCESS || id < 0 ||
+        id >= TokenTable::kIdLimit) {
       token_id(JsonNode(field.value, fmt::format("{}[\"{}\"]", node.path(), field.key)));
     }
     switch (vocabulary.add(static_cast<int32_t>(id), field.key)) {
-      case Vocabulary::Added::yes: break;
-      case Vocabulary::Added::content_taken: node.refuse(fmt::format("has \"{}\" twice", field.key));
+      case Vocabulary::Added::yes:
+        break;
+      case Vocabulary::Added::content_taken:
+        node.refuse(fmt::format("has \"{}\" twice", field.key));
       case Vocabulary::Added::id_taken:
         node.refuse(fmt::format("gives id {} to \"{}\" and to \"{}\"", id,
                                 vocabulary.tokens()[static_cast<int32_t>(id)], field.key));
@@ -36,15 +39,22 @@ Vocabulary load_vocabulary(const JsonNode& node) {
   return vocabulary;
 }
 
+[[noreturn]] void refuse_entry(simdjson::dom::element entry, const JsonNode& list, size_t index,
+                               std::string_view why) {
+  JsonNode(entry, fmt::format("{}[{}]", list.path(), index)).refuse(why);
+}
+
 /// One merge: "a b" or ["a", "b"]. Nothing for the comment line that old files begin with.
 std::optional<std::pair<std::string_view, std::string_view>> pair_of(simdjson::dom::element entry,
-                                                                     const JsonNode& node, size_t index) {
-  const auto broken = [&] { node.refuse(fmt::format("[{}] is not a pair of tokens", index)); };
+                                                                     const JsonNode& node,
+                                                                     size_t index) {
+  const auto broken = [&] { refuse_entry(entry, node, index, "is not a pair of tokens"); };
   std::string_view text;
   if (entry.get_string().get(text) == simdjson::SUCCESS) {
     if (text.starts_with("#version")) return std::nullopt;
     const size_t space = text.find(' ');
-    if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) broken();
+    if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos)
+      broken();
     return std::pair{text.substr(0, space), text.substr(space + 1)};
   }
   std::pair<std::string_view, std::string_view> pair;
@@ -69,10 +79,14 @@ Bpe::Merges load_merges(const JsonNode& node, const Vocabulary& vocabulary) {
     merged.assign(pair->first).append(pair->second);
     const auto id = [&](std::string_view token) {
       const int32_t found = vocabulary.find(token);
-      if (found < 0) node.refuse(fmt::format("[{}] names \"{}\", which is not in model.vocab", index - 1, token));
+      if (found < 0)
+        refuse_entry(entry, node, index - 1,
+                     fmt::format("names \"{}\", which is not in model.vocab", token));
       return found;
     };
-    merges[Bpe::merge_key(id(pair->first), id(pair->second))] = {rank++, id(merged)};
+    const int32_t left = id(pair->first);
+    const int32_t right = id(pair->second);
+    merges[Bpe::merge_key(left, right)] = {rank++, id(merged)};
   }
   return merges;
 }
@@ -89,7 +103,8 @@ void refuse_unsupported(const JsonNode& model) {
   }
   for (const std::string_view affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const auto node = model.find(affix);
-    if (node && !node->string().empty()) node->refuse(fmt::format("is \"{}\"; it is not supported", node->string()));
+    if (node && !node->string().empty())
+      node->refuse(fmt::format("is \"{}\"; it is not supported", node->string()));
   }
 }
 
@@ -106,7 +121,8 @@ Bpe load_model(const JsonNode& root, bool raw_bytes) {
                        .raw_bytes = raw_bytes};
   if (const auto unknown = model.find("unk_token")) {
     options.unknown = vocabulary.find(unknown->string());
-    if (options.unknown < 0) unknown->refuse(fmt::format("is \"{}\", which is not in model.vocab", unknown->string()));
+    if (options.unknown < 0)
+      unknown->refuse(fmt::format("is \"{}\", which is not in model.vocab", unknown->string()));
   }
   return Bpe(std::move(vocabulary), std::move(merges), options);
 }

@@ -1,4 +1,5 @@
-// The parts of a tokenizer.json that say what happens to text: normalizer, pre_tokenizer, post_processor, decoder.
+// The parts of a tokenizer.json that say what happens to text: normalizer, pre_tokenizer,
+// post_processor, decoder.
 #include <fmt/format.h>
 
 #include <array>
@@ -18,7 +19,8 @@ namespace {
 }
 
 /// Calls `each` for every node that is not a Sequence, in order.
-void flatten(const JsonNode& node, std::string_view members, const std::function<void(const JsonNode&)>& each) {
+void flatten(const JsonNode& node, std::string_view members,
+             const std::function<void(const JsonNode&)>& each) {
   if (node.type() != "Sequence") return each(node);
   for (const JsonNode& item : node.at(members).items()) flatten(item, members, each);
 }
@@ -48,7 +50,8 @@ std::string one_character(const JsonNode& node) {
 }
 
 template <class Value, size_t N>
-Value choose(const JsonNode& node, const std::array<std::pair<std::string_view, Value>, N>& choices) {
+Value choose(const JsonNode& node,
+             const std::array<std::pair<std::string_view, Value>, N>& choices) {
   std::string names;
   for (const auto& [name, value] : choices) {
     if (node.string() == name) return value;
@@ -65,7 +68,8 @@ PreTokenizer::Split load_split(const JsonNode& node) {
        {"MergedWithPrevious", merged_with_previous},
        {"MergedWithNext", merged_with_next},
        {"Contiguous", contiguous}}};
-  return {load_pattern(node.at("pattern")), choose(node.at("behavior"), kBehaviors), node.boolean_or("invert", false)};
+  return {load_pattern(node.at("pattern")), choose(node.at("behavior"), kBehaviors),
+          node.boolean_or("invert", false)};
 }
 
 using Prepend = PreTokenizer::Metaspace::Prepend;
@@ -94,8 +98,8 @@ PreTokenizer::Step load_pre_tokenizer_step(const JsonNode& node) {
   if (type == "Metaspace") {
     std::string replacement = one_character(node.at("replacement"));
     Pattern pattern = Pattern::literal(replacement);
-    return PreTokenizer::Metaspace{std::move(replacement), std::move(pattern), load_prepend_scheme(node),
-                                   node.boolean_or("split", true)};
+    return PreTokenizer::Metaspace{std::move(replacement), std::move(pattern),
+                                   load_prepend_scheme(node), node.boolean_or("split", true)};
   }
   refuse_type(node, "Split, ByteLevel, Digits, Metaspace, Sequence");
 }
@@ -105,7 +109,8 @@ Normalizer::Step load_normalizer_step(const JsonNode& node) {
   if (type == "NFC") return Normalizer::Nfc{};
   if (type == "Prepend") return Normalizer::Prepend{std::string(node.at("prepend").string())};
   if (type == "Replace") {
-    return Normalizer::Replace{load_pattern(node.at("pattern")), std::string(node.at("content").string())};
+    return Normalizer::Replace{load_pattern(node.at("pattern")),
+                               std::string(node.at("content").string())};
   }
   refuse_type(node, "NFC, Prepend, Replace, Sequence");
 }
@@ -116,14 +121,16 @@ Surround load_template(const JsonNode& node) {
   bool text_seen = false;
   for (const JsonNode& piece : node.at("single").items()) {
     if (const auto sequence = piece.find("Sequence")) {
-      if (sequence->at("id").string() != "A" || text_seen) piece.refuse("must be the one place of sequence A");
+      if (sequence->at("id").string() != "A" || text_seen)
+        piece.refuse("must be the one place of sequence A");
       text_seen = true;
       continue;
     }
     const std::string_view name = piece.at("SpecialToken").at("id").string();
     for (const JsonNode& id : node.at("special_tokens").at(name).at("ids").items()) {
       const int64_t value = id.integer();
-      if (value < 0 || value >= TokenTable::kIdLimit) id.refuse(fmt::format("is {}, which is no token", value));
+      if (value < 0 || value >= TokenTable::kIdLimit)
+        id.refuse(fmt::format("is {}, which is no token", value));
       (text_seen ? surround.after : surround.before).push_back(static_cast<int32_t>(value));
     }
   }
@@ -142,16 +149,17 @@ class DecoderPlanner {
       strip(node);
     } else if (type == "ByteLevel" || type == "ByteFallback") {
       only_before_joining(node);
-      plan_.bytes = type == "ByteLevel" ? Decoder::Bytes::byte_level : Decoder::Bytes::byte_fallback;
+      plan_.bytes =
+          type == "ByteLevel" ? Decoder::Bytes::byte_level : Decoder::Bytes::byte_fallback;
       joined_ = type == "ByteLevel";
     } else if (type == "Replace") {
       only_before_joining(node);
-      plan_.token_steps.emplace_back(
-          Decoder::Replace{load_pattern(node.at("pattern")), std::string(node.at("content").string())});
+      plan_.token_steps.emplace_back(Decoder::Replace{load_pattern(node.at("pattern")),
+                                                      std::string(node.at("content").string())});
     } else if (type == "Metaspace") {
       only_before_joining(node);
-      plan_.token_steps.emplace_back(Decoder::Metaspace{one_character(node.at("replacement")),
-                                                        load_prepend_scheme(node) != Prepend::never});
+      plan_.token_steps.emplace_back(Decoder::Metaspace{
+          one_character(node.at("replacement")), load_prepend_scheme(node) != Prepend::never});
     } else {
       refuse_type(node, "ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace, Sequence");
     }
@@ -159,10 +167,12 @@ class DecoderPlanner {
   Decoder::Plan plan() { return std::move(plan_); }
 
  private:
-  // Behind these, `tokenizers` works on text that is not known token by token, so it could not be streamed.
+  // Behind these, `tokenizers` works on text that is not known token by token, so it could not be
+  // streamed.
   void only_before_joining(const JsonNode& node) const {
     if (!joined_ && plan_.bytes == Decoder::Bytes::as_is) return;
-    node.refuse(fmt::format("is {} behind Fuse, ByteLevel or ByteFallback; that is not supported", node.type()));
+    node.refuse(fmt::format("is {} behind Fuse, ByteLevel or ByteFallback; that is not supported",
+                            node.type()));
   }
   void strip(const JsonNode& node) {
     const auto count = [&](std::string_view key) {
@@ -177,7 +187,9 @@ class DecoderPlanner {
     } else if (joined_ && plan_.strip.content.empty()) {
       plan_.strip = std::move(strip);
     } else {
-      node.refuse("is a Strip between ByteFallback and Fuse, or a second one behind Fuse; that is not supported");
+      node.refuse(
+          "is a Strip between ByteFallback and Fuse, or a second one behind Fuse; that is not "
+          "supported");
     }
   }
 
@@ -190,7 +202,8 @@ class DecoderPlanner {
 Normalizer load_normalizer(const JsonNode& root) {
   std::vector<Normalizer::Step> steps;
   if (const auto node = root.find("normalizer")) {
-    flatten(*node, "normalizers", [&](const JsonNode& item) { steps.push_back(load_normalizer_step(item)); });
+    flatten(*node, "normalizers",
+            [&](const JsonNode& item) { steps.push_back(load_normalizer_step(item)); });
   }
   return Normalizer(std::move(steps));
 }
@@ -198,7 +211,8 @@ Normalizer load_normalizer(const JsonNode& root) {
 PreTokenizer load_pre_tokenizer(const JsonNode& root) {
   std::vector<PreTokenizer::Step> steps;
   if (const auto node = root.find("pre_tokenizer")) {
-    flatten(*node, "pretokenizers", [&](const JsonNode& item) { steps.push_back(load_pre_tokenizer_step(item)); });
+    flatten(*node, "pretokenizers",
+            [&](const JsonNode& item) { steps.push_back(load_pre_tokenizer_step(item)); });
   }
   return PreTokenizer(std::move(steps));
 }
@@ -209,7 +223,8 @@ Surround load_post_processor(const JsonNode& root) {
   if (!node) return all;
   flatten(*node, "processors", [&](const JsonNode& item) {
     if (item.type() == "ByteLevel") return;  // changes offsets only
-    if (item.type() != "TemplateProcessing") refuse_type(item, "ByteLevel, TemplateProcessing, Sequence");
+    if (item.type() != "TemplateProcessing")
+      refuse_type(item, "ByteLevel, TemplateProcessing, Sequence");
     const Surround one = load_template(item);
     all.before.insert(all.before.begin(), one.before.begin(), one.before.end());
     all.after.insert(all.after.end(), one.after.begin(), one.after.end());
@@ -219,8 +234,10 @@ Surround load_post_processor(const JsonNode& root) {
 
 Decoder::Plan load_decoder(const JsonNode& root) {
   const auto node = root.find("decoder");
-  if (!node) root.refuse("decoder is missing or null; supported are ByteLevel, Replace, ByteFallback, Fuse, Strip, "
-                         "Metaspace, Sequence");
+  if (!node)
+    root.refuse(
+        "decoder is missing or null; supported are ByteLevel, Replace, ByteFallback, Fuse, Strip, "
+        "Metaspace, Sequence");
   DecoderPlanner planner;
   flatten(*node, "decoders", [&](const JsonNode& item) { planner.add(item); });
   return planner.plan();

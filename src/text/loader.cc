@@ -8,7 +8,8 @@ namespace hocket::text {
 
 namespace {
 
-/// Contents that decoding goes by, of vocabulary and added tokens: the latter as normalised, like the reference.
+/// Contents that decoding goes by, of vocabulary and added tokens: the latter as normalised, like
+/// the reference.
 struct Spellings {
   std::vector<std::string> added;  // parallel to the added tokens
 };
@@ -29,7 +30,8 @@ void check_added_tokens(const std::vector<AddedToken>& added, const Vocabulary& 
   Vocabulary seen;
   for (const AddedToken& token : added) {
     const auto refuse = [&](std::string_view why) {
-      throw Error(Code::bad_input, fmt::format("added_tokens: \"{}\" with id {} {}", token.content, token.id, why));
+      throw Error(Code::bad_input,
+                  fmt::format("added_tokens: \"{}\" with id {} {}", token.content, token.id, why));
     };
     const int32_t known = vocabulary.find(token.content);
     if (known >= 0 && known != token.id) refuse(fmt::format("has id {} in model.vocab", known));
@@ -40,10 +42,12 @@ void check_added_tokens(const std::vector<AddedToken>& added, const Vocabulary& 
   }
 }
 
-Decoder make_decoder(const JsonNode& root, const TokenizerParts& parts, const Spellings& spellings) {
+Decoder make_decoder(const JsonNode& root, const TokenizerParts& parts,
+                     const Spellings& spellings) {
   TokenTable contents;
   const TokenTable& vocabulary = parts.model.vocabulary().tokens();
-  for (size_t i = 0; i < parts.added.size(); ++i) contents.set(parts.added[i].id, spellings.added[i]);
+  for (size_t i = 0; i < parts.added.size(); ++i)
+    contents.set(parts.added[i].id, spellings.added[i]);
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     if (vocabulary.contains(id) && !contents.contains(id)) contents.set(id, vocabulary[id]);
   }
@@ -66,7 +70,8 @@ TokenizerParts load_parts(std::string_view json) {
   simdjson::dom::element document;
   const auto error = parser.parse(json.data(), json.size()).get(document);
   if (error != simdjson::SUCCESS) {
-    throw Error(Code::bad_input, fmt::format("is not valid JSON: {}", simdjson::error_message(error)));
+    throw Error(Code::bad_input,
+                fmt::format("is not valid JSON: {}", simdjson::error_message(error)));
   }
   const JsonNode root(document, "");
   PreTokenizer pre_tokenizer = load_pre_tokenizer(root);

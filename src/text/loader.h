@@ -1,5 +1,6 @@
-// Reads a tokenizer.json into the parts of a tokenizer. What is not listed in the table of supported parts is refused
-// by name, because a tokenizer that is nearly right gives wrong tokens without a word.
+// Reads a tokenizer.json into the parts of a tokenizer. What is not listed in the table of
+// supported parts is refused by name, because a tokenizer that is nearly right gives wrong tokens
+// without a word.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -31,8 +32,8 @@ struct TokenizerParts {
   Decoder decoder;
 };
 
-/// Throws Error (bad_input) that names the part that is unknown or broken. `truncation` and `padding` are ignored: a
-/// prompt is never cut without a word.
+/// Throws Error (bad_input) that names the part that is unknown or broken. `truncation` and
+/// `padding` are ignored: a prompt is never cut without a word.
 TokenizerParts load_parts(std::string_view json);
 
 // One function for each part of the file, in the order of the table.

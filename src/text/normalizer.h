@@ -9,7 +9,8 @@
 
 namespace hocket::text {
 
-/// Canonical composition (NFC), in time O(n log n) whatever the text. REQUIRES: text is well-formed UTF-8.
+/// Canonical composition (NFC), in time O(n log n) whatever the text. REQUIRES: text is well-formed
+/// UTF-8.
 std::string nfc(std::string_view text);
 
 /// Immutable; may be used from any thread.

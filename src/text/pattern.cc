@@ -15,8 +15,8 @@ namespace hocket::text {
 
 namespace {
 
-// Patterns of known tokenizers need a few steps a character and no stack. The limits bound what an ill-chosen pattern
-// can cost: well under a second a match, 64 MiB.
+// Patterns of known tokenizers need a few steps a character and no stack. The limits bound what an
+// ill-chosen pattern can cost: well under a second a match, 64 MiB.
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kDepthLimit = 1'000'000;
 constexpr uint32_t kHeapLimitKib = 64 * 1024;
@@ -39,7 +39,8 @@ T* allocated(T* p) {
 }  // namespace
 
 MatchState::MatchState()
-    : data_(allocated(pcre2_match_data_create(1, nullptr))), context_(pcre2_match_context_create(nullptr)) {
+    : data_(allocated(pcre2_match_data_create(1, nullptr))),
+      context_(pcre2_match_context_create(nullptr)) {
   if (context_ == nullptr) {
     pcre2_match_data_free(data_);
     throw std::bad_alloc();
@@ -73,7 +74,8 @@ Pattern Pattern::regex(std::string_view oniguruma) { return pcre2(to_pcre2(onigu
 
 Pattern Pattern::pcre2(const std::string& source) {
   if (source.size() > kPatternLimit) {
-    throw Error(Code::bad_input, fmt::format("the pattern has {} bytes, more than {}", source.size(), kPatternLimit));
+    throw Error(Code::bad_input, fmt::format("the pattern has {} bytes, more than {}",
+                                             source.size(), kPatternLimit));
   }
   const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(
       allocated(pcre2_compile_context_create(nullptr)), &pcre2_compile_context_free);
@@ -83,8 +85,8 @@ Pattern Pattern::pcre2(const std::string& source) {
   // To Oniguruma, ^ and $ mean the ends of lines: MULTILINE.
   constexpr uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
   Pattern pattern;
-  pattern.code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(), kOptions, &error,
-                                    &offset, context.get()));
+  pattern.code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(),
+                                    kOptions, &error, &offset, context.get()));
   if (pattern.code_ == nullptr) {
     throw Error(Code::bad_input, fmt::format("the pattern does not compile: {}", describe(error)));
   }
@@ -100,8 +102,8 @@ bool Pattern::find(std::string_view text, size_t from, MatchState& state, Range&
   }
   const auto match = jit_ ? pcre2_jit_match : pcre2_match;
   const auto once = [&] {
-    return match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, PCRE2_NO_UTF_CHECK,
-                 state.data_, state.context_);
+    return match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
+                 PCRE2_NO_UTF_CHECK, state.data_, state.context_);
   };
   int result = once();
   if (result == PCRE2_ERROR_JIT_STACKLIMIT && state.stack_ == nullptr) {
@@ -110,7 +112,8 @@ bool Pattern::find(std::string_view text, size_t from, MatchState& state, Range&
   }
   if (result == PCRE2_ERROR_NOMATCH) return false;
   if (result < 0) {
-    throw Error(Code::bad_input, fmt::format("a pattern gave up on the text after byte {}: {}", from, describe(result)));
+    throw Error(Code::bad_input, fmt::format("a pattern gave up on the text after byte {}: {}",
+                                             from, describe(result)));
   }
   const size_t* ends = pcre2_get_ovector_pointer(state.data_);
   found = {ends[0], ends[1]};
@@ -135,12 +138,14 @@ void Pattern::split(std::string_view text, MatchState& state, std::vector<Part>&
   if (done < text.size() || text.empty()) parts.push_back({done, text.size(), false});
 }
 
-std::string Pattern::replace_all(std::string_view text, std::string_view content, MatchState& state) const {
+std::string Pattern::replace_all(std::string_view text, std::string_view content,
+                                 MatchState& state) const {
   std::vector<Part> parts;
   split(text, state, parts);
   std::string out;
   out.reserve(text.size());
-  for (const Part& part : parts) out += part.is_match ? content : text.substr(part.begin, part.end - part.begin);
+  for (const Part& part : parts)
+    out += part.is_match ? content : text.substr(part.begin, part.end - part.begin);
   return out;
 }
 

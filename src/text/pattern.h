@@ -41,13 +41,15 @@ class Pattern {
  public:
   /// REQUIRES: text is not empty.
   static Pattern literal(std::string text);
-  /// Oniguruma syntax. Throws Error (bad_input) if it does not compile or would mean something else here.
+  /// Oniguruma syntax. Throws Error (bad_input) if it does not compile or would mean something else
+  /// here.
   static Pattern regex(std::string_view oniguruma);
   /// PCRE2 syntax, with UTF, UCP and MULTILINE. Throws Error (bad_input).
   static Pattern pcre2(const std::string& source);
 
-  /// Fills `parts` with parts that cover `text` in order; matches may be empty, as Oniguruma finds them.
-  /// REQUIRES: text is well-formed UTF-8. Throws Error (bad_input) if a match takes too many steps.
+  /// Fills `parts` with parts that cover `text` in order; matches may be empty, as Oniguruma finds
+  /// them. REQUIRES: text is well-formed UTF-8. Throws Error (bad_input) if a match takes too many
+  /// steps.
   void split(std::string_view text, MatchState& state, std::vector<Part>& parts) const;
   /// `text` with every match replaced by `content` as it stands.
   std::string replace_all(std::string_view text, std::string_view content, MatchState& state) const;

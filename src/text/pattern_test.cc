@@ -49,10 +49,11 @@ TEST(PatternSyntax, RewritesWhatPcre2Reads_Otherwise) {
 }
 
 TEST(PatternSyntax, RefusesWhatWouldMeanSomethingElse) {
-  for (const char* source : {R"(a\b)", R"(\h)", R"(\R)", R"(\X)", R"(\G)", R"(\K)", R"(\A)", R"(\z)", R"((a)\1)",
-                             R"(\Qa\E)", R"([a[b]])", R"([a&&b])", R"([]a])", R"([[:alpha:]])", R"([\W])", R"((?m)a)",
-                             R"((?i)a)", R"((?<n>a))", R"((?#x))", R"(a{,3})", R"(a{2}?)", R"(a{1,3}+)", R"(\pL)",
-                             R"(\u12)", "a\\"}) {
+  for (const char* source : {R"(a\b)",    R"(\h)",      R"(\R)",      R"(\X)",          R"(\G)",
+                             R"(\K)",     R"(\A)",      R"(\z)",      R"((a)\1)",       R"(\Qa\E)",
+                             R"([a[b]])", R"([a&&b])",  R"([]a])",    R"([[:alpha:]])", R"([\W])",
+                             R"((?m)a)",  R"((?i)a)",   R"((?<n>a))", R"((?#x))",       R"(a{,3})",
+                             R"(a{2}?)",  R"(a{1,3}+)", R"(\pL)",     R"(\u12)",        "a\\"}) {
     EXPECT_THAT(error_of(source), HasSubstr("of the pattern is not supported")) << source;
   }
   for (const char* source : {"(a", "[a", "a**b)", R"(\p{Nonsense})", R"(\x{110000})", R"(\x{41)"}) {

@@ -13,7 +13,8 @@ namespace {
 
 using Behavior = PreTokenizer::Behavior;
 
-/// Folds parts as the behaviours of `tokenizers` do: `joins(part, previous)` says whether a part joins its neighbour.
+/// Folds parts as the behaviours of `tokenizers` do: `joins(part, previous)` says whether a part
+/// joins its neighbour.
 template <class Joins>
 void fold(std::vector<Part>& parts, Joins joins) {
   size_t kept = 0;
@@ -33,10 +34,17 @@ void fold(std::vector<Part>& parts, Joins joins) {
 void apply_behavior(Behavior behavior, std::vector<Part>& parts) {
   const auto match_after_other = [](bool match, bool previous) { return match && !previous; };
   switch (behavior) {
-    case Behavior::isolated: break;
-    case Behavior::removed: std::erase_if(parts, [](const Part& part) { return part.is_match; }); break;
-    case Behavior::contiguous: fold(parts, [](bool match, bool previous) { return match == previous; }); break;
-    case Behavior::merged_with_previous: fold(parts, match_after_other); break;
+    case Behavior::isolated:
+      break;
+    case Behavior::removed:
+      std::erase_if(parts, [](const Part& part) { return part.is_match; });
+      break;
+    case Behavior::contiguous:
+      fold(parts, [](bool match, bool previous) { return match == previous; });
+      break;
+    case Behavior::merged_with_previous:
+      fold(parts, match_after_other);
+      break;
     case Behavior::merged_with_next:
       std::ranges::reverse(parts);
       fold(parts, match_after_other);
@@ -51,7 +59,8 @@ void push(std::string_view text, bool at_start, Words& words) {
 
 void push_parts(const Word& word, Words& words) {
   for (const Part& part : words.parts) {
-    push(word.text.substr(part.begin, part.end - part.begin), word.at_start && part.begin == 0, words);
+    push(word.text.substr(part.begin, part.end - part.begin), word.at_start && part.begin == 0,
+         words);
   }
 }
 
@@ -77,7 +86,8 @@ void cut(const PreTokenizer::ByteLevel& step, const Word& word, Words& words) {
 /// Rust's char::is_numeric.
 bool is_numeric(char32_t c) {
   const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
-  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_NO;
+  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
+         category == UTF8PROC_CATEGORY_NO;
 }
 
 void cut(const PreTokenizer::Digits& step, const Word& word, Words& words) {
@@ -88,7 +98,8 @@ void cut(const PreTokenizer::Digits& step, const Word& word, Words& words) {
     at += part.length;
   }
   const bool individual = step.individual;
-  fold(words.parts, [&](bool match, bool previous) { return match == previous && !(individual && match); });
+  fold(words.parts,
+       [&](bool match, bool previous) { return match == previous && !(individual && match); });
   push_parts(word, words);
 }
 
@@ -96,7 +107,8 @@ void cut(const PreTokenizer::Metaspace& step, const Word& word, Words& words) {
   using Prepend = PreTokenizer::Metaspace::Prepend;
   std::string& text = words.owned.emplace_back();
   const bool starts = word.text.starts_with(' ') || word.text.starts_with(step.replacement);
-  if (!starts && (step.prepend == Prepend::always || (step.prepend == Prepend::first && word.at_start))) {
+  if (!starts &&
+      (step.prepend == Prepend::always || (step.prepend == Prepend::first && word.at_start))) {
     text = step.replacement;
   }
   for (const char c : word.text) {
@@ -127,13 +139,15 @@ void PreTokenizer::apply(Words& words) const {
     }
     words.list.swap(words.next);
     if (std::holds_alternative<ByteLevel>(step) && &step != &steps_.back()) {
-      for (Word& word : words.list) word.text = words.owned.emplace_back(byte_level_characters(word.text));
+      for (Word& word : words.list)
+        word.text = words.owned.emplace_back(byte_level_characters(word.text));
     }
   }
 }
 
 Pattern gpt2_pattern() {
-  return Pattern::regex(R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)");
+  return Pattern::regex(
+      R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)");
 }
 
 }  // namespace hocket::text

@@ -28,7 +28,13 @@ struct Words {
 /// Immutable; may be used from any thread.
 class PreTokenizer {
  public:
-  enum class Behavior : uint8_t { isolated, removed, merged_with_previous, merged_with_next, contiguous };
+  enum class Behavior : uint8_t {
+    isolated,
+    removed,
+    merged_with_previous,
+    merged_with_next,
+    contiguous
+  };
   struct Split {
     Pattern pattern;
     Behavior behavior;
@@ -52,11 +58,11 @@ class PreTokenizer {
 
   PreTokenizer() = default;
   explicit PreTokenizer(std::vector<Step> steps) : steps_(std::move(steps)) {}
-  /// words.list on entry: the stretch as one word; on return: its words, none empty. See raw_bytes().
-  /// Throws Error (bad_input) if a pattern gives up.
+  /// words.list on entry: the stretch as one word; on return: its words, none empty. See
+  /// raw_bytes(). Throws Error (bad_input) if a pattern gives up.
   void apply(Words& words) const;
-  /// Whether the last step is ByteLevel. Words are then left as the bytes they stand for, to save the way to
-  /// characters and back.
+  /// Whether the last step is ByteLevel. Words are then left as the bytes they stand for, to save
+  /// the way to characters and back.
   bool raw_bytes() const;
 
  private:

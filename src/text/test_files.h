@@ -30,7 +30,9 @@ struct Extra {
 /// test/data/tokenizer_extra/*.json, by name.
 std::vector<Extra> extra_files();
 
-/// A tokenizer.json over the letters a, b, c (ids 0, 1, 2), with `merges` as JSON and `more` fields in front.
-std::string small_json(std::string_view more, std::string_view merges = "[]", std::string_view more_vocab = "");
+/// A tokenizer.json over the letters a, b, c (ids 0, 1, 2), with `merges` as JSON and `more` fields
+/// in front.
+std::string small_json(std::string_view more, std::string_view merges = "[]",
+                       std::string_view more_vocab = "");
 
 }  // namespace hocket::text::testing

@@ -1,10 +1,10 @@
+#include "text/test_files.h"
+
 #include <fmt/format.h>
 #include <simdjson.h>
 
 #include <algorithm>
 #include <filesystem>
-
-#include "text/test_files.h"
 
 namespace hocket::text::testing {
 
@@ -44,17 +44,20 @@ std::vector<Case> tiny_cases() {
 
 std::vector<Extra> extra_files() {
   std::vector<Extra> out;
-  for (const auto& file : std::filesystem::directory_iterator(HOCKET_SOURCE_DIR "/test/data/tokenizer_extra")) {
+  for (const auto& file :
+       std::filesystem::directory_iterator(HOCKET_SOURCE_DIR "/test/data/tokenizer_extra")) {
     simdjson::dom::parser parser;
     const simdjson::dom::element document = parser.load(file.path().string()).value();
     const simdjson::dom::element tokenizer = document["tokenizer"].value();
-    out.push_back({file.path().stem(), simdjson::minify(tokenizer), cases(document["cases"].value())});
+    out.push_back(
+        {file.path().stem(), simdjson::minify(tokenizer), cases(document["cases"].value())});
   }
   std::ranges::sort(out, {}, &Extra::name);
   return out;
 }
 
-std::string small_json(std::string_view more, std::string_view merges, std::string_view more_vocab) {
+std::string small_json(std::string_view more, std::string_view merges,
+                       std::string_view more_vocab) {
   return fmt::format(R"({{"version": "1.0", {}"model": {{"type": "BPE",
       "vocab": {{"a": 0, "b": 1, "c": 2{}}}, "merges": {}}}, "decoder": {{"type": "Fuse"}}}})",
                      more, more_vocab, merges);

@@ -44,8 +44,8 @@ void Tokenizer::Impl::encode(std::string_view text, std::vector<int32_t>& ids) c
   });
 }
 
-void Tokenizer::Impl::encode_stretch(std::string_view text, bool at_start, Words& words, Bpe::Scratch& scratch,
-                                     std::vector<int32_t>& ids) const {
+void Tokenizer::Impl::encode_stretch(std::string_view text, bool at_start, Words& words,
+                                     Bpe::Scratch& scratch, std::vector<int32_t>& ids) const {
   words.list = {{text, at_start}};
   words.owned.clear();
   parts.pre_tokenizer.apply(words);
@@ -54,7 +54,8 @@ void Tokenizer::Impl::encode_stretch(std::string_view text, bool at_start, Words
 
 Expected<Tokenizer> Tokenizer::load(const std::filesystem::path& tokenizer_json) {
   std::ifstream file(tokenizer_json, std::ios::binary);
-  if (!file) return fail(Code::missing, fmt::format("{} cannot be opened", tokenizer_json.string()));
+  if (!file)
+    return fail(Code::missing, fmt::format("{} cannot be opened", tokenizer_json.string()));
   std::ostringstream text;
   text << file.rdbuf();
   return parse(text.view(), tokenizer_json.string());
@@ -75,7 +76,8 @@ Tokenizer::~Tokenizer() = default;
 
 Expected<std::vector<int32_t>> Tokenizer::encode(std::string_view utf8, AddSpecial add) const {
   if (utf8.size() > std::numeric_limits<int32_t>::max() / 4) {
-    return fail(Code::bad_input, fmt::format("the text has {} bytes, more than 512 MiB", utf8.size()));
+    return fail(Code::bad_input,
+                fmt::format("the text has {} bytes, more than 512 MiB", utf8.size()));
   }
   const size_t bad = first_ill_formed(utf8);
   if (bad != std::string_view::npos) {
@@ -106,7 +108,9 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, SpecialTokens specia
   return text;
 }
 
-std::string_view Tokenizer::bytes(int32_t id) const { return decoder().bytes(id, Decoder::Position::later); }
+std::string_view Tokenizer::bytes(int32_t id) const {
+  return decoder().bytes(id, Decoder::Position::later);
+}
 
 bool Tokenizer::is_special(int32_t id) const {
   const auto found = impl_->added_by_id.find(id);

@@ -1,4 +1,5 @@
-// Text to token ids and back, as the `tokenizers` library does it for a tokenizer.json with byte-level BPE.
+// Text to token ids and back, as the `tokenizers` library does it for a tokenizer.json with
+// byte-level BPE.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -26,13 +27,18 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  enum class AddSpecial : uint8_t { off, on };  ///< whether the post-processor adds BOS and the like
+  enum class AddSpecial : uint8_t {
+    off,
+    on
+  };  ///< whether the post-processor adds BOS and the like
   /// Fails (bad_input) on ill-formed UTF-8, naming the byte offset.
-  Expected<std::vector<int32_t>> encode(std::string_view utf8, AddSpecial add = AddSpecial::on) const;
+  Expected<std::vector<int32_t>> encode(std::string_view utf8,
+                                        AddSpecial add = AddSpecial::on) const;
   /// Ill-formed bytes become U+FFFD per maximal ill-formed part; unknown ids are skipped.
-  std::string decode(std::span<const int32_t> ids, SpecialTokens special = SpecialTokens::keep) const;
-  /// Raw bytes of one id as the decoder emits them behind other tokens; empty for unknown ids. (At the beginning of a
-  /// text, Metaspace and Strip may drop a space.)
+  std::string decode(std::span<const int32_t> ids,
+                     SpecialTokens special = SpecialTokens::keep) const;
+  /// Raw bytes of one id as the decoder emits them behind other tokens; empty for unknown ids. (At
+  /// the beginning of a text, Metaspace and Strip may drop a space.)
   std::string_view bytes(int32_t id) const;
   bool is_special(int32_t id) const;
   bool known(int32_t id) const;

@@ -1,5 +1,5 @@
-// Well-formed UTF-8, one character at a time. Source: Unicode 15, table 3-7 and section 3.9, "U+FFFD substitution of
-// maximal subparts".
+// Well-formed UTF-8, one character at a time. Source: Unicode 15, table 3-7 and section 3.9,
+// "U+FFFD substitution of maximal subparts".
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace hocket::text {
 struct Utf8Part {
   enum class Kind : uint8_t { character, ill_formed, incomplete };
   Kind kind;
-  size_t length;        ///< bytes: of the character, of the maximal ill-formed part, or of all that is there
+  size_t
+      length;  ///< bytes: of the character, of the maximal ill-formed part, or of all that is there
   char32_t code_point;  ///< of a character; U+FFFD otherwise
 };
 /// The first part of `bytes`. `incomplete` means that more bytes could still make it a character.

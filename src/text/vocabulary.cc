@@ -4,6 +4,13 @@
 
 namespace hocket::text {
 
+namespace {
+
+size_t hash_of(std::string_view content) { return std::hash<std::string_view>{}(content); }
+uint32_t tag_of(size_t hash) { return static_cast<uint32_t>(hash >> 32); }
+
+}  // namespace
+
 void TokenTable::set(int32_t id, std::string_view content) {
   if (id >= size()) slots_.resize(static_cast<size_t>(id) + 1);
   slots_[static_cast<size_t>(id)] = {text_.size(), static_cast<int64_t>(content.size())};
@@ -24,32 +31,36 @@ void Vocabulary::reserve(size_t tokens) {
   size_t wanted = 16;
   while (wanted < tokens * 2) wanted *= 2;
   if (wanted <= slots_.size()) return;
-  slots_.assign(wanted, -1);
+  slots_.assign(wanted, {});
   for (int32_t id = 0; id < tokens_.size(); ++id) {
-    if (tokens_.contains(id)) slots_[locate(tokens_[id])] = id;
+    if (!tokens_.contains(id)) continue;
+    const size_t hash = hash_of(tokens_[id]);
+    slots_[locate(tokens_[id], hash)] = {tag_of(hash), id};
   }
 }
 
-size_t Vocabulary::locate(std::string_view content) const {
+size_t Vocabulary::locate(std::string_view content, size_t hash) const {
   const size_t mask = slots_.size() - 1;
-  size_t i = std::hash<std::string_view>{}(content)&mask;
-  while (slots_[i] >= 0 && tokens_[slots_[i]] != content) i = (i + 1) & mask;
+  size_t i = hash & mask;
+  while (slots_[i].id >= 0 && (slots_[i].tag != tag_of(hash) || tokens_[slots_[i].id] != content))
+    i = (i + 1) & mask;
   return i;
 }
 
 Vocabulary::Added Vocabulary::add(int32_t id, std::string_view content) {
   if (tokens_.contains(id)) return Added::id_taken;
   reserve(count_ + 1);
-  int32_t& slot = slots_[locate(content)];
-  if (slot >= 0) return Added::content_taken;
+  const size_t hash = hash_of(content);
+  Slot& slot = slots_[locate(content, hash)];
+  if (slot.id >= 0) return Added::content_taken;
   tokens_.set(id, content);
-  slot = id;
+  slot = {tag_of(hash), id};
   ++count_;
   return Added::yes;
 }
 
 int32_t Vocabulary::find(std::string_view content) const {
-  return slots_.empty() ? -1 : slots_[locate(content)];
+  return slots_.empty() ? -1 : slots_[locate(content, hash_of(content))].id;
 }
 
 }  // namespace hocket::text

@@ -10,7 +10,8 @@ namespace hocket::text {
 /// Strings by id, in one block of memory. Ids may have gaps.
 class TokenTable {
  public:
-  /// Ids are limited so that one wild id in a file cannot claim gigabytes. Known vocabularies stay below 2^18.
+  /// Ids are limited so that one wild id in a file cannot claim gigabytes. Known vocabularies stay
+  /// below 2^18.
   static constexpr int32_t kIdLimit = 1 << 22;
   /// REQUIRES: 0 <= id < kIdLimit; not set before.
   void set(int32_t id, std::string_view content);
@@ -39,9 +40,14 @@ class Vocabulary {
   const TokenTable& tokens() const { return tokens_; }
 
  private:
-  size_t locate(std::string_view content) const;
+  struct Slot {
+    uint32_t tag = 0;  // part of the hash, so that few contents are compared in vain
+    int32_t id = -1;   // -1: free
+  };
+  /// Index of the slot that holds `content`, or of the free one where it belongs.
+  size_t locate(std::string_view content, size_t hash) const;
   TokenTable tokens_;
-  std::vector<int32_t> slots_;  // open addressing; -1 is free
+  std::vector<Slot> slots_;  // open addressing
   size_t count_ = 0;
 };
 

@@ -1,34 +1,38 @@
 #include "text/word_cache.h"
 
-namespace hocket::text {
+#include <algorithm>
+#include <functional>
 
-WordCache::Shard& WordCache::shard(std::string_view word) {
-  // The maps use the low bits of the same hash; these are others.
-  return shards_[std::hash<std::string_view>{}(word) >> 48 & (kShards - 1)];
-}
+namespace hocket::text {
 
 bool WordCache::find(std::string_view word, std::vector<int32_t>& ids) {
   if (word.size() > kMaxWordBytes) return false;
-  Shard& in = shard(word);
+  const size_t hash = std::hash<std::string_view>{}(word);
+  Shard& in = shard(hash);
   const std::lock_guard lock(in.mutex);
-  const auto found = in.by_word.find(word);
-  if (found == in.by_word.end()) return false;
-  in.recent.splice(in.recent.begin(), in.recent, found->second);
-  ids.insert(ids.end(), found->second->ids.begin(), found->second->ids.end());
-  return true;
+  for (Entry& entry : set(in, hash)) {
+    if (entry.hash != hash || entry.used == 0 || entry.word != word) continue;
+    entry.used = ++in.time;
+    ids.insert(ids.end(), entry.ids.begin(), entry.ids.end());
+    return true;
+  }
+  return false;
 }
 
 void WordCache::insert(std::string_view word, const std::vector<int32_t>& ids, size_t first) {
   if (word.size() > kMaxWordBytes) return;
-  Shard& in = shard(word);
+  const size_t hash = std::hash<std::string_view>{}(word);
+  Shard& in = shard(hash);
   const std::lock_guard lock(in.mutex);
-  if (in.by_word.contains(word)) return;  // another thread was faster
-  if (in.recent.size() == kWordsPerShard) {
-    in.by_word.erase(in.recent.back().word);
-    in.recent.pop_back();
+  Set& places = set(in, hash);
+  if (std::ranges::any_of(places, [&](const Entry& e) { return e.used > 0 && e.word == word; })) {
+    return;  // another thread was faster
   }
-  in.recent.push_front({std::string(word), {ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end()}});
-  in.by_word.emplace(in.recent.front().word, in.recent.begin());
+  Entry& entry = *std::ranges::min_element(places, {}, &Entry::used);
+  entry.hash = hash;
+  entry.used = ++in.time;
+  entry.word = word;
+  entry.ids.assign(ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end());
 }
 
 }  // namespace hocket::text

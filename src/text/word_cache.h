@@ -1,25 +1,27 @@
-// Remembers the ids of recent words. Text repeats its words; merging one costs ten times a look-up.
+// Remembers the ids of recent words. Text repeats its words, and merging one costs ten times a
+// look-up.
 #pragma once
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <list>
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace hocket::text {
 
-/// Least recently used words go first. May be used from any thread: words are spread over shards by hash, each with
-/// its own mutex, held for one look-up or one insertion, so that threads that encode at once seldom meet. A cache per
-/// call would start cold on every request, and requests are short.
+/// Of the few places where a word can stand, the least recently used one is given up for a new
+/// word. May be used from any thread: words are spread by hash over shards, each with its own
+/// mutex, held for one look-up or one insertion, so that threads that encode at once seldom meet. A
+/// cache per call would start cold on every request, and requests are short.
 class WordCache {
  public:
   static constexpr size_t kMaxWordBytes = 64;
   static constexpr size_t kShards = 16;
-  static constexpr size_t kWordsPerShard = 2048;
+  static constexpr size_t kSets = 512;
+  static constexpr size_t kWays = 4;
+  static constexpr size_t kWords = kShards * kSets * kWays;
 
   /// Appends the ids of `word` to `ids` if it is known.
   bool find(std::string_view word, std::vector<int32_t>& ids);
@@ -28,15 +30,19 @@ class WordCache {
 
  private:
   struct Entry {
+    size_t hash = 0;
+    uint64_t used = 0;  // time of the last use; 0: empty
     std::string word;
     std::vector<int32_t> ids;
   };
+  using Set = std::array<Entry, kWays>;
   struct Shard {
     std::mutex mutex;
-    std::list<Entry> recent;  // most recent first
-    std::unordered_map<std::string_view, std::list<Entry>::iterator> by_word;
+    uint64_t time = 0;
+    std::vector<Set> sets = std::vector<Set>(kSets);
   };
-  Shard& shard(std::string_view word);
+  Shard& shard(size_t hash) { return shards_[hash % kShards]; }
+  static Set& set(Shard& in, size_t hash) { return in.sets[hash / kShards % kSets]; }
   std::array<Shard, kShards> shards_;
 };
 

@@ -31,7 +31,8 @@ OnigurumaOracle::Spans OnigurumaOracle::matches(const std::string& text) {
   const auto* begin = reinterpret_cast<const OnigUChar*>(text.data());
   const auto* end = begin + text.size();
   for (size_t from = 0; from < text.size(); from = out.back().second) {
-    const auto at = onig_search(impl_->regex, begin, end, begin + from, end, impl_->region, ONIG_OPTION_NONE);
+    const auto at =
+        onig_search(impl_->regex, begin, end, begin + from, end, impl_->region, ONIG_OPTION_NONE);
     if (at < 0) break;
     out.emplace_back(at, impl_->region->end[0]);
   }

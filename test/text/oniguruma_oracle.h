@@ -1,4 +1,5 @@
-// Oniguruma behind a small interface: its header and <regex.h>, which GoogleTest includes, define the same struct.
+// Oniguruma behind a small interface: its header and <regex.h>, which GoogleTest includes, define
+// the same struct.
 #pragma once
 #include <cstddef>
 #include <memory>

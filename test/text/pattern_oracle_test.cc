@@ -46,7 +46,8 @@ std::string among_others(const std::string& c) { return "a" + c + c + " '" + c +
 std::string in_line(const std::string& c) { return c + "a\n"; }
 
 /// Compares over every code point, many of them in one text.
-void compare_on_all_code_points(const std::string& source, std::string (*context)(const std::string&)) {
+void compare_on_all_code_points(const std::string& source,
+                                std::string (*context)(const std::string&)) {
   constexpr char32_t kBlock = 64;
   OnigurumaOracle oracle(source);
   const Pattern pattern = Pattern::regex(source);
@@ -66,20 +67,22 @@ void compare_on_all_code_points(const std::string& source, std::string (*context
     const auto [at, other] = std::ranges::mismatch(ours, theirs);
     const size_t where = std::min(at == ours.end() ? text.size() : at->first,
                                   other == theirs.end() ? text.size() : other->first);
-    ADD_FAILURE() << source << " in the block of U+" << std::hex << static_cast<uint32_t>(first) << " near \""
-                  << text.substr(where, 20) << "\"";
+    ADD_FAILURE() << source << " in the block of U+" << std::hex << static_cast<uint32_t>(first)
+                  << " near \"" << text.substr(where, 20) << "\"";
     ++differences;
   }
 }
 
 TEST(PatternOracle, KnownPatternsAgreeOnEveryCodePoint) {
-  for (const std::string& source : known_patterns()) compare_on_all_code_points(source, among_others);
+  for (const std::string& source : known_patterns())
+    compare_on_all_code_points(source, among_others);
 }
 
 TEST(PatternOracle, ClassesAgreeOnEveryCodePoint) {
-  for (const char* source : {R"(\s+)", R"(\S+)", R"([^\S]+)", R"([\s\p{L}]+)", R"(\w+)", R"(\W+)", R"([\w']+)", R"(\d+)",
-                             R"([^\d\s]+)", R"(\p{Han}+)", R"(\p{^L}+)", R"(\P{Greek}+)", R"(.+)", R"(\v)", R"(^\s|\s$)",
-                             R"((?i:k|s|'ll|ß)+)", R"(\u3042|\x{3044})"}) {
+  for (const char* source :
+       {R"(\s+)", R"(\S+)", R"([^\S]+)", R"([\s\p{L}]+)", R"(\w+)", R"(\W+)", R"([\w']+)", R"(\d+)",
+        R"([^\d\s]+)", R"(\p{Han}+)", R"(\p{^L}+)", R"(\P{Greek}+)", R"(.+)", R"(\v)", R"(^\s|\s$)",
+        R"((?i:k|s|'ll|ß)+)", R"(\u3042|\x{3044})"}) {
     compare_on_all_code_points(source, in_line);
   }
 }
@@ -87,8 +90,10 @@ TEST(PatternOracle, ClassesAgreeOnEveryCodePoint) {
 TEST(PatternOracle, KnownPatternsAgreeOnRandomText) {
   const unsigned seed = 31337;
   std::mt19937 random(seed);
-  const std::vector<std::string> units = {"a", "B", "ß", "7", "½", " ", "  ", "\n", "\r\n", "\t", "'s", "'LL", ".", "/",
-                                          "日", "ー", "\u0301", "🙂", "\u180e", "\u200b", "\u00a0", "ǅ", "ʰ", "_", "٣"};
+  const std::vector<std::string> units = {
+      "a",      "B",      "ß",      "7", "½", " ",  "  ", "\n",     "\r\n",
+      "\t",     "'s",     "'LL",    ".", "/", "日", "ー", "\u0301", "🙂",
+      "\u180e", "\u200b", "\u00a0", "ǅ", "ʰ", "_",  "٣"};
   MatchState state;
   for (const std::string& source : known_patterns()) {
     OnigurumaOracle oracle(source);

@@ -7,10 +7,13 @@ namespace hocket::kernels {
 
 AttentionKernel attention_kernel(Isa isa) {
   switch (isa) {
-    case Isa::generic: return attention_generic;
-    case Isa::avx2: return attention_avx2;
+    case Isa::generic:
+      return attention_generic;
+    case Isa::avx2:
+      return attention_avx2;
     case Isa::avx512:
-    case Isa::avx512_bf16: return attention_avx512;
+    case Isa::avx512_bf16:
+      return attention_avx512;
   }
   return attention_generic;
 }

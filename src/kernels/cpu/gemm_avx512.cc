@@ -10,18 +10,16 @@ struct Avx512 {
   using Unit = float;
   using Vec = __m512;
   static constexpr int kSteps = 2;
-  static constexpr int kColumns = 256;
+  static constexpr int kColumns = 128;
   static constexpr int kPanelPairBytes = 128;
   static constexpr int kPrefetchRows = 3;
   static constexpr int kDirectTiles = 8;
 
-  static constexpr int rows(Source s) { return s == Source::panel ? 12 : 6; }
-  static constexpr int tiles(Source s, int rows) {
-    if (s == Source::panel) return 2;
-    return rows == 1 ? 8 : rows <= 6 ? 4 : 2;
-  }
+  // 32 registers: 6x4 leaves room for the weights of four tiles and a broadcast value.
+  static constexpr int rows(Source) { return 6; }
+  static constexpr int tiles(Source s, int rows) { return rows == 1 && s != Source::panel ? 8 : 4; }
   static constexpr int panel_rows(Source s) { return s == Source::fp8 ? 7 : 24; }
-  static constexpr int panel_tiles() { return 2; }
+  static constexpr int panel_tiles() { return 4; }
 
   static Vec zero() { return _mm512_setzero_ps(); }
   static Vec load(const float* from) { return _mm512_loadu_ps(from); }

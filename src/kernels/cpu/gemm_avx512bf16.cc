@@ -15,8 +15,9 @@ struct Avx512Bf16 {
   static constexpr int kPrefetchRows = 3;
   static constexpr int kDirectTiles = 8;
 
-  static constexpr int rows(Source s) { return s == Source::fp8 ? 6 : 12; }
-  static constexpr int tiles(Source, int rows) { return rows == 1 ? 8 : rows <= 6 ? 4 : 2; }
+  // 32 registers: 6x4 leaves room for the weights of four tiles and a broadcast value.
+  static constexpr int rows(Source) { return 6; }
+  static constexpr int tiles(Source s, int rows) { return rows == 1 && s != Source::panel ? 8 : 4; }
   /// Only e4m3 is widened first, from so many rows; bf16 needs no widening.
   static constexpr int panel_rows(Source s) { return s == Source::fp8 ? 7 : kMaxBlockRows + 1; }
   static constexpr int panel_tiles() { return 4; }

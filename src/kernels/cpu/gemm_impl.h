@@ -77,7 +77,7 @@ struct Gemm {
     }
   }
 
-  /// R rows by `tiles` tiles, T side by side while there are so many.
+  /// R rows by `tiles` tiles, T side by side while there are so many. Leftovers are rare: few sizes keep the code small.
   template <Source S, int R, int T>
   static void across(Part p, int tiles) {
     for (; tiles >= T; tiles -= T) {
@@ -85,7 +85,7 @@ struct Gemm {
       p.w += T * p.tile_bytes;
       p.c += T * kTileColumns;
     }
-    if constexpr (T > 1) across<S, R, T / 2>(p, tiles);
+    if constexpr (T > 1) across<S, R, (T > 4 ? 4 : 1)>(p, tiles);
   }
   template <Source S, int R>
   static void across_rows(const Part& p, int rows, int tiles) {

@@ -42,7 +42,8 @@ struct Rows {
   static F round_e4m3(F y) {
     const F size = V::abs(y);
     const F clamped = V::min(V::all(448.0F), size);
-    const F step = V::all(0x1.0p14F);  // adding it makes the unit in the last place 2^-9, the subnormal step
+    const F step =
+        V::all(0x1.0p14F);  // adding it makes the unit in the last place 2^-9, the subnormal step
     const F small = V::sub(V::add(clamped, step), step);
     const F rounded = V::if_less(clamped, 0x1.0p-6F, small, V::round_to_four_bits(clamped));
     return V::with_sign(V::max(rounded, V::mul(size, V::all(0.0F))), y);  // max: a NaN stays one
@@ -97,15 +98,18 @@ struct Rows {
     for_lanes(count, [=](int64_t i, int64_t n) { put(out + i, get(in + i, n), n); });
   }
   static void add(int64_t count, float* x, const float* y) {
-    for_lanes(count, [=](int64_t i, int64_t n) { put(x + i, V::add(get(x + i, n), get(y + i, n)), n); });
+    for_lanes(count,
+              [=](int64_t i, int64_t n) { put(x + i, V::add(get(x + i, n), get(y + i, n)), n); });
   }
   static void exp(int64_t count, const float* in, float* out) {
     for_lanes(count, [=](int64_t i, int64_t n) { put(out + i, exp_any<V>(get(in + i, n)), n); });
   }
 
-  /// Logits of T tokens and E experts at once: each row of x and of the gate is loaded once for E, for T sums.
+  /// Logits of T tokens and E experts at once: each row of x and of the gate is loaded once for E,
+  /// for T sums.
   template <int T, int E>
-  static void logits_block(const RouterRows& rows, const float* x, const float* gate, float* logits) {
+  static void logits_block(const RouterRows& rows, const float* x, const float* gate,
+                           float* logits) {
     F sums[T][E];
     for (auto& token : sums) {
       for (F& sum : token) sum = V::all(0.0F);
@@ -123,19 +127,22 @@ struct Rows {
     }
   }
   template <int E>
-  static void logits_of_experts(const RouterRows& rows, const float* x, const float* gate, float* logits) {
+  static void logits_of_experts(const RouterRows& rows, const float* x, const float* gate,
+                                float* logits) {
     int64_t t = 0;
     for (; t + 2 <= rows.tokens; t += 2) {
       logits_block<2, E>(rows, x + t * rows.hidden, gate, logits + t * rows.experts);
     }
-    if (t < rows.tokens) logits_block<1, E>(rows, x + t * rows.hidden, gate, logits + t * rows.experts);
+    if (t < rows.tokens)
+      logits_block<1, E>(rows, x + t * rows.hidden, gate, logits + t * rows.experts);
   }
   static void router_logits(const RouterRows& rows, const float* x, float* logits) {
     int64_t e = 0;
     for (; e + 3 <= rows.experts; e += 3) {
       logits_of_experts<3>(rows, x, rows.gate + e * rows.hidden, logits + e);
     }
-    for (; e < rows.experts; ++e) logits_of_experts<1>(rows, x, rows.gate + e * rows.hidden, logits + e);
+    for (; e < rows.experts; ++e)
+      logits_of_experts<1>(rows, x, rows.gate + e * rows.hidden, logits + e);
   }
 
   static void softmax(int64_t count, float* x) {
@@ -153,8 +160,8 @@ struct Rows {
     for_lanes(count, [=](int64_t i, int64_t n) { put(x + i, V::div(get(x + i, n), total), n); });
   }
 
-  static constexpr RowKernels kTable{silu_mul, quantize, rms_norm, norm_rope,     widen,
-                                     narrow,   add,      router_logits, softmax, exp};
+  static constexpr RowKernels kTable{silu_mul, quantize, rms_norm,      norm_rope, widen,
+                                     narrow,   add,      router_logits, softmax,   exp};
 };
 
 }  // namespace hocket::kernels

@@ -1,12 +1,14 @@
-// Kernels that work on one row: norms, activations, quantisation. One table per instruction set; all give equal bits.
-// A sum over a row uses 16 lanes (element i goes to lane i % 16, in ascending order) and one fixed tree at the end.
+// Kernels that work on one row: norms, activations, quantisation. One table per instruction set;
+// all give equal bits. A sum over a row uses 16 lanes (element i goes to lane i % 16, in ascending
+// order) and one fixed tree at the end.
 #pragma once
 #include <cstdint>
 
 #include "quant/bf16.h"
 
 namespace hocket {
-enum class Isa : uint8_t;  // base/isa.h; files compiled for one instruction set stay free of its inline functions
+enum class Isa : uint8_t;  // base/isa.h; files compiled for one instruction set stay free of its
+                           // inline functions
 }
 namespace hocket::kernels {
 
@@ -24,12 +26,13 @@ struct RouterRows {
   const float* gate = nullptr;
 };
 
-/// Pure functions of their arguments, thread safe; any alignment, any length >= 0. Input and output do not overlap unless
-/// a line says so.
+/// Pure functions of their arguments, thread safe; any alignment, any length >= 0. Input and output
+/// do not overlap unless a line says so.
 struct RowKernels {
   /// out[i] = bf16(silu(gate[i]) * up[i]), silu(z) = z / (1 + exp(-z)).
   void (*silu_mul)(int64_t intermediate, const float* gate, const float* up, quant::Bf16* out);
-  /// Per 128 columns: scales[g] = max(max|x|, 1e-10) / 448, codes[i] = e4m3(x[i] / scales[g]) as a bf16 value.
+  /// Per 128 columns: scales[g] = max(max|x|, 1e-10) / 448, codes[i] = e4m3(x[i] / scales[g]) as a
+  /// bf16 value.
   void (*quantize)(int64_t k, const quant::Bf16* x, quant::Bf16* codes, float* scales);
   /// out[i] = bf16(w[i] * (x[i] * scale)), scale = 1 / sqrt(mean(x^2) + eps).
   void (*rms_norm)(int64_t hidden, float eps, const float* x, const float* w, quant::Bf16* out);

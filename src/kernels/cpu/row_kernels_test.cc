@@ -1,5 +1,6 @@
 #include "kernels/cpu/row_kernels.h"
 
+#include <gtest/gtest.h>
 #include <xmmintrin.h>
 
 #include <algorithm>
@@ -8,8 +9,6 @@
 #include <limits>
 #include <random>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "base/isa.h"
 #include "kernels/cpu/row_rotary.h"
@@ -34,7 +33,8 @@ std::vector<Isa> isas() {
 
 template <class T>
 bool same(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
 /// Like the worker threads: denormals are zero.
@@ -43,7 +43,9 @@ class RowKernelsTest : public ::testing::Test {
   RowKernelsTest() { _mm_setcsr(before_ | 0x8040); }
   ~RowKernelsTest() override { _mm_setcsr(before_); }
 
-  float uniform(float low, float high) { return std::uniform_real_distribution<float>(low, high)(random_); }
+  float uniform(float low, float high) {
+    return std::uniform_real_distribution<float>(low, high)(random_);
+  }
   Floats floats(int64_t count, float low = -3, float high = 3) {
     Floats out(static_cast<size_t>(count));
     for (float& value : out) value = uniform(low, high);
@@ -55,7 +57,8 @@ class RowKernelsTest : public ::testing::Test {
     return out;
   }
   /// Lengths around the lane count and the scale block.
-  const std::vector<int64_t> lengths_{0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 127, 128, 129, 256, 300, 768};
+  const std::vector<int64_t> lengths_{0,  1,  2,   7,   8,   9,   15,  16,  17, 31,
+                                      33, 64, 100, 127, 128, 129, 256, 300, 768};
   const RowKernels& generic_ = row_kernels(Isa::generic);
 
  private:
@@ -64,7 +67,8 @@ class RowKernelsTest : public ::testing::Test {
 };
 
 TEST_F(RowKernelsTest, Avx512IsTestedHere) {
-  if (best_isa() < Isa::avx512) GTEST_SKIP() << "this processor has no AVX-512: its kernels are compiled, not run";
+  if (best_isa() < Isa::avx512)
+    GTEST_SKIP() << "this processor has no AVX-512: its kernels are compiled, not run";
 }
 
 TEST_F(RowKernelsTest, EveryInstructionSetGivesTheBitsOfGeneric) {
@@ -78,13 +82,37 @@ TEST_F(RowKernelsTest, EveryInstructionSetGivesTheBitsOfGeneric) {
         auto a = run(generic_), b = run(kernels);
         EXPECT_TRUE(same(a, b));
       };
-      both([&](const RowKernels& k) { Bf16s out(size); k.silu_mul(n, x.data(), y.data(), out.data()); return out; });
-      both([&](const RowKernels& k) { Floats out(size); k.exp(n, x.data(), out.data()); return out; });
-      both([&](const RowKernels& k) { Floats out = x; k.add(n, out.data(), y.data()); return out; });
-      both([&](const RowKernels& k) { Floats out = x; k.softmax(n, out.data()); return out; });
-      both([&](const RowKernels& k) { Bf16s out(size); k.narrow(n, x.data(), out.data()); return out; });
+      both([&](const RowKernels& k) {
+        Bf16s out(size);
+        k.silu_mul(n, x.data(), y.data(), out.data());
+        return out;
+      });
+      both([&](const RowKernels& k) {
+        Floats out(size);
+        k.exp(n, x.data(), out.data());
+        return out;
+      });
+      both([&](const RowKernels& k) {
+        Floats out = x;
+        k.add(n, out.data(), y.data());
+        return out;
+      });
+      both([&](const RowKernels& k) {
+        Floats out = x;
+        k.softmax(n, out.data());
+        return out;
+      });
+      both([&](const RowKernels& k) {
+        Bf16s out(size);
+        k.narrow(n, x.data(), out.data());
+        return out;
+      });
       if (n == 0) continue;
-      both([&](const RowKernels& k) { Bf16s out(size); k.rms_norm(n, 1e-6F, x.data(), w.data(), out.data()); return out; });
+      both([&](const RowKernels& k) {
+        Bf16s out(size);
+        k.rms_norm(n, 1e-6F, x.data(), w.data(), out.data());
+        return out;
+      });
       if (n % 2 != 0) continue;
       both([&](const RowKernels& k) {
         Floats out(size);
@@ -131,7 +159,8 @@ TEST_F(RowKernelsTest, ExpIsWithinOneUnitInTheLastPlace) {
 }
 
 TEST_F(RowKernelsTest, ExpAtItsEnds) {
-  const Floats in{0.0F, -0.0F, -kInfinity, kInfinity, -87.4F, -1e30F, 88.8F, 1e30F, 88.72283F, -87.33654F};
+  const Floats in{0.0F,   -0.0F, -kInfinity, kInfinity, -87.4F,
+                  -1e30F, 88.8F, 1e30F,      88.72283F, -87.33654F};
   for (Isa isa : isas()) {
     Floats out(in.size());
     row_kernels(isa).exp(static_cast<int64_t>(in.size()), in.data(), out.data());
@@ -153,8 +182,10 @@ TEST_F(RowKernelsTest, SiluMulIsTheRoundedProduct) {
   row_kernels(best_isa()).silu_mul(4096, gate.data(), up.data(), out.data());
   for (size_t i = 0; i < gate.size(); ++i) {
     const double z = gate[i], expected = z / (1 + std::exp(-z)) * up[i];
-    // bf16 rounds by 2^-8 at most; four f32 steps and exp come before it. Below 1e-36 denormals are zero.
-    EXPECT_NEAR(quant::to_float(out[i]), expected, std::abs(expected) * (0x1p-8 + 0x1p-20) + 1e-36) << z;
+    // bf16 rounds by 2^-8 at most; four f32 steps and exp come before it. Below 1e-36 denormals are
+    // zero.
+    EXPECT_NEAR(quant::to_float(out[i]), expected, std::abs(expected) * (0x1p-8 + 0x1p-20) + 1e-36)
+        << z;
   }
 }
 
@@ -169,12 +200,14 @@ TEST_F(RowKernelsTest, QuantizeFollowsTheRuleOfPublishedCheckpoints) {
       for (size_t g = 0; g < groups; ++g) {
         const size_t end = std::min(x.size(), g * 128 + 128);
         float most = 0;
-        for (size_t i = g * 128; i < end; ++i) most = std::max(most, std::fabs(quant::to_float(x[i])));
+        for (size_t i = g * 128; i < end; ++i)
+          most = std::max(most, std::fabs(quant::to_float(x[i])));
         const float scale = std::max(most, 1e-10F) / 448.0F;
         ASSERT_EQ(scales[g], scale) << name(isa);
         for (size_t i = g * 128; i < end; ++i) {
           const float code = quant::to_float(quant::to_e4m3(quant::to_float(x[i]) / scale));
-          ASSERT_EQ(codes[i].bits, quant::to_bf16(code).bits) << name(isa) << " " << quant::to_float(x[i]) << "/" << scale;
+          ASSERT_EQ(codes[i].bits, quant::to_bf16(code).bits)
+              << name(isa) << " " << quant::to_float(x[i]) << "/" << scale;
         }
       }
     }
@@ -184,7 +217,8 @@ TEST_F(RowKernelsTest, QuantizeFollowsTheRuleOfPublishedCheckpoints) {
     if ((bits & 0x7F80) != 0x7F80) finite.push_back({static_cast<uint16_t>(bits)});
   }
   expect(finite);
-  for (float most : {448.0F, 447.0F, 3.0F, 1e-3F, 0x1p-100F}) {  // every bf16 as a fraction of one maximum
+  for (float most :
+       {448.0F, 447.0F, 3.0F, 1e-3F, 0x1p-100F}) {  // every bf16 as a fraction of one maximum
     Bf16s x;
     for (size_t i = 0; i < finite.size(); ++i) {
       const bool fits = std::fabs(quant::to_float(finite[i])) <= most;
@@ -216,9 +250,11 @@ TEST_F(RowKernelsTest, RmsNormIsTheFormula) {
     row_kernels(best_isa()).rms_norm(n, 1e-5F, x.data(), w.data(), out.data());
     double squares = 0;
     for (float value : x) squares += static_cast<double>(value) * value;
-    const double scale = 1 / std::sqrt(squares / static_cast<double>(n) + static_cast<double>(1e-5F));
+    const double scale =
+        1 / std::sqrt(squares / static_cast<double>(n) + static_cast<double>(1e-5F));
     for (size_t i = 0; i < x.size(); ++i) {
-      const double expected = w[i] * (x[i] * scale);  // (n/16 + 4) additions in f32, far below the bf16 rounding
+      const double expected =
+          w[i] * (x[i] * scale);  // (n/16 + 4) additions in f32, far below the bf16 rounding
       EXPECT_NEAR(quant::to_float(out[i]), expected, std::abs(expected) * (0x1p-8 + 0x1p-17)) << n;
     }
   }
@@ -226,9 +262,11 @@ TEST_F(RowKernelsTest, RmsNormIsTheFormula) {
 
 TEST_F(RowKernelsTest, NormRopeIsNormThenHalfFormRotation) {
   for (int64_t dim : {2, 16, 32, 64, 96, 128}) {
-    const Floats x = floats(dim), w = floats(dim), cos = floats(dim / 2, -1, 1), sin = floats(dim / 2, -1, 1);
+    const Floats x = floats(dim), w = floats(dim), cos = floats(dim / 2, -1, 1),
+                 sin = floats(dim / 2, -1, 1);
     Floats out(x.size());
-    row_kernels(best_isa()).norm_rope({dim, 1e-6F, w.data(), cos.data(), sin.data()}, x.data(), out.data());
+    row_kernels(best_isa())
+        .norm_rope({dim, 1e-6F, w.data(), cos.data(), sin.data()}, x.data(), out.data());
     double squares = 0;
     for (float value : x) squares += static_cast<double>(value) * value;
     const double scale = 1 / std::sqrt(squares / static_cast<double>(dim) + 1e-6);
@@ -252,8 +290,10 @@ TEST_F(RowKernelsTest, RouterLogitsAreDotProductsWhateverTheBlock) {
       for (Isa isa : isas()) {
         for (int64_t count : {1, 2, 3, 5}) {
           Floats some(static_cast<size_t>(count * experts));
-          row_kernels(isa).router_logits({count, experts, hidden, gate.data()}, x.data(), some.data());
-          EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << name(isa) << " " << count;
+          row_kernels(isa).router_logits({count, experts, hidden, gate.data()}, x.data(),
+                                         some.data());
+          EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin()))
+              << name(isa) << " " << count;
         }
       }
       for (int64_t t = 0; t < tokens; ++t) {
@@ -264,7 +304,8 @@ TEST_F(RowKernelsTest, RouterLogitsAreDotProductsWhateverTheBlock) {
             expected += product;
             size += std::abs(product);
           }
-          const double steps = static_cast<double>(hidden) / 16 + 5;  // additions that a product passes through
+          const double steps =
+              static_cast<double>(hidden) / 16 + 5;  // additions that a product passes through
           EXPECT_NEAR(all[t * experts + e], expected, size * steps * 0x1p-24);
         }
       }
@@ -280,14 +321,16 @@ TEST_F(RowKernelsTest, SoftmaxSumsToOneAndKeepsRatios) {
   for (float value : x) total += std::exp(static_cast<double>(value));
   for (size_t i = 0; i < x.size(); ++i) {
     const double expected = std::exp(static_cast<double>(x[i])) / total;
-    EXPECT_NEAR(p[i], expected, expected * (40 * 0x1p-24 + 0x1p-19));  // x - max rounds by 2^-20 at most
+    EXPECT_NEAR(p[i], expected,
+                expected * (40 * 0x1p-24 + 0x1p-19));  // x - max rounds by 2^-20 at most
   }
 }
 
 TEST_F(RowKernelsTest, RotaryTableIsHalfAUnitFromTheCosineOfTheF32Angle) {
   Floats inv_freq;
   for (double base : {1e4, 1e6, 1e7}) {
-    for (int i = 0; i < 64; ++i) inv_freq.push_back(static_cast<float>(std::pow(base, -2.0 * i / 128)));
+    for (int i = 0; i < 64; ++i)
+      inv_freq.push_back(static_cast<float>(std::pow(base, -2.0 * i / 128)));
   }
   Floats cos(inv_freq.size()), sin(inv_freq.size());
   double worst = 0;
@@ -295,7 +338,8 @@ TEST_F(RowKernelsTest, RotaryTableIsHalfAUnitFromTheCosineOfTheF32Angle) {
     return std::abs(value - expected) / std::ldexp(1.0, std::ilogb(expected) - 23);
   };
   for (int position = 1; position < 300000; position += 1 + position / 50) {
-    rotary_table(static_cast<int64_t>(inv_freq.size()), static_cast<float>(position), inv_freq.data(), cos.data(), sin.data());
+    rotary_table(static_cast<int64_t>(inv_freq.size()), static_cast<float>(position),
+                 inv_freq.data(), cos.data(), sin.data());
     for (size_t i = 0; i < inv_freq.size(); ++i) {
       const float angle = static_cast<float>(position) * inv_freq[i];
       worst = std::max({worst, error(cos[i], std::cos(static_cast<double>(angle))),

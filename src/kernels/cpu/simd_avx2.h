@@ -1,6 +1,6 @@
-// 16 lanes of f32 as two AVX2 registers; simd_generic.h says what each function means. Only for files named *_avx2.cc.
-// Nothing here calls a shared inline function: compiled here, its AVX2 code could be the copy that the linker keeps for
-// processors without AVX2.
+// 16 lanes of f32 as two AVX2 registers; simd_generic.h says what each function means. Only for
+// files named *_avx2.cc. Nothing here calls a shared inline function: compiled here, its AVX2 code
+// could be the copy that the linker keeps for processors without AVX2.
 #pragma once
 #include <immintrin.h>
 
@@ -27,20 +27,23 @@ struct Avx2Lanes {
     const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
     return {widen(_mm256_castsi256_si128(both)), widen(_mm256_extracti128_si256(both, 1))};
   }
-  /// Even elements in lo, odd ones in hi: a shift and a mask, where load() must also spread 16 bits to 32.
+  /// Even elements in lo, odd ones in hi: a shift and a mask, where load() must also spread 16 bits
+  /// to 32.
   static F load_split(const quant::Bf16* from) {
     const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
     return {_mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)),
             _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(-0x10000)))};
   }
   static F join(F a) {
-    const __m256 low = _mm256_unpacklo_ps(a.lo, a.hi), high = _mm256_unpackhi_ps(a.lo, a.hi);  // within 128-bit halves
+    const __m256 low = _mm256_unpacklo_ps(a.lo, a.hi),
+                 high = _mm256_unpackhi_ps(a.lo, a.hi);  // within 128-bit halves
     return {_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
   }
   static F split(F a) {
     const __m256d even = _mm256_castps_pd(_mm256_shuffle_ps(a.lo, a.hi, 0x88));
     const __m256d odd = _mm256_castps_pd(_mm256_shuffle_ps(a.lo, a.hi, 0xDD));
-    return {_mm256_castpd_ps(_mm256_permute4x64_pd(even, 0xD8)), _mm256_castpd_ps(_mm256_permute4x64_pd(odd, 0xD8))};
+    return {_mm256_castpd_ps(_mm256_permute4x64_pd(even, 0xD8)),
+            _mm256_castpd_ps(_mm256_permute4x64_pd(odd, 0xD8))};
   }
   static F load_first(const quant::Bf16* from, int64_t n, float rest) {
     alignas(32) quant::Bf16 lanes[16] = {};
@@ -61,7 +64,8 @@ struct Avx2Lanes {
     for (int i = 0; i < 16 && i < n; ++i) to[i] = lanes[i];
   }
   static void store(quant::Bf16* to, F a) {
-    const __m256i packed = _mm256_packus_epi32(narrow(a.lo), narrow(a.hi));  // packs within 128-bit halves
+    const __m256i packed =
+        _mm256_packus_epi32(narrow(a.lo), narrow(a.hi));  // packs within 128-bit halves
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permute4x64_epi64(packed, 0xD8));
   }
   static void store_first(quant::Bf16* to, F a, int64_t n) {
@@ -122,8 +126,8 @@ struct Avx2Lanes {
     const __m256i bits = _mm256_castps_si256(a);
     const __m256i high = _mm256_srli_epi32(bits, 16);
     const __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
-    const __m256i rounded =
-        _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))), 16);
+    const __m256i rounded = _mm256_srli_epi32(
+        _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))), 16);
     const __m256i quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
     const __m256 is_nan = _mm256_cmp_ps(a, a, _CMP_UNORD_Q);
     return _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(is_nan));
@@ -135,7 +139,8 @@ struct Avx2Lanes {
   static __m256 round_to_four_bits(__m256 a) {
     const __m256i bits = _mm256_castps_si256(a);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 20), _mm256_set1_epi32(1));
-    const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFFF)));
+    const __m256i rounded =
+        _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFFF)));
     return _mm256_castsi256_ps(_mm256_and_si256(rounded, _mm256_set1_epi32(-0x100000)));
   }
 };

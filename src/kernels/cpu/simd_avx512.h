@@ -1,4 +1,5 @@
-// 16 lanes of f32 as one AVX-512 register; simd_generic.h says what each function means. Only for files named
+// 16 lanes of f32 as one AVX-512 register; simd_generic.h says what each function means. Only for
+// files named
 // *_avx512.cc, and nothing here calls a shared inline function (see simd_avx2.h).
 #pragma once
 #ifndef __clang__  // g++ 12 warns about its own _mm512_undefined_ps() (GCC bug 105593)
@@ -66,7 +67,8 @@ struct Avx512Lanes {
   static F round_to_four_bits(F a) {
     const __m512i bits = _mm512_castps_si512(a.v);
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 20), _mm512_set1_epi32(1));
-    const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFFF)));
+    const __m512i rounded =
+        _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFFF)));
     return {_mm512_castsi512_ps(_mm512_and_si512(rounded, _mm512_set1_epi32(-0x100000)))};
   }
   static F with_sign(F magnitude, F sign) {
@@ -99,8 +101,8 @@ struct Avx512Lanes {
     const __m512i bits = _mm512_castps_si512(a);
     const __m512i high = _mm512_srli_epi32(bits, 16);
     const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
-    const __m512i rounded =
-        _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
+    const __m512i rounded = _mm512_srli_epi32(
+        _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
     const __mmask16 is_nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
     const __m512i out = _mm512_mask_or_epi32(rounded, is_nan, high, _mm512_set1_epi32(0x40));
     return _mm512_cvtepi32_epi16(out);

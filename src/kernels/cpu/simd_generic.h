@@ -1,5 +1,5 @@
-// 16 lanes of f32 in plain C++: the definition that the AVX2 and AVX-512 lanes must equal bit for bit.
-// Every set of lanes has the same static functions; the algorithms are templates over the set.
+// 16 lanes of f32 in plain C++: the definition that the AVX2 and AVX-512 lanes must equal bit for
+// bit. Every set of lanes has the same static functions; the algorithms are templates over the set.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -36,7 +36,8 @@ struct GenericLanes {
   static F load_first(const quant::Bf16* from, int64_t n, float rest) {
     return each([=](int i) { return i < n ? quant::to_float(from[i]) : rest; });
   }
-  /// As load(), in an order of lanes that is cheap to make; join() and split() turn it into ascending order and back.
+  /// As load(), in an order of lanes that is cheap to make; join() and split() turn it into
+  /// ascending order and back.
   static F load_split(const quant::Bf16* from) { return load(from); }
   static F join(const F& a) { return a; }
   static F split(const F& a) { return a; }
@@ -84,7 +85,8 @@ struct GenericLanes {
   static F if_less(const F& x, float limit, const F& a, const F& b) {
     return each([&](int i) { return x.lane[i] < limit ? a.lane[i] : b.lane[i]; });
   }
-  /// a * 2^n, where the low bits of `shifted` hold the integer n; as integers, no check of the range.
+  /// a * 2^n, where the low bits of `shifted` hold the integer n; as integers, no check of the
+  /// range.
   static F times_power(const F& a, const F& shifted) {
     return each([&](int i) { return std::bit_cast<float>(bits(a, i) + (bits(shifted, i) << 23)); });
   }
@@ -110,7 +112,8 @@ struct GenericLanes {
   }
   static float largest(F a) {
     for (int half = 8; half > 0; half /= 2) {
-      for (int i = 0; i < half; ++i) a.lane[i] = a.lane[i] > a.lane[i + half] ? a.lane[i] : a.lane[i + half];
+      for (int i = 0; i < half; ++i)
+        a.lane[i] = a.lane[i] > a.lane[i + half] ? a.lane[i] : a.lane[i + half];
     }
     return a.lane[0];
   }

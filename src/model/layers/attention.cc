@@ -30,17 +30,17 @@ void Attention::forward(dbo::Ubatch& ub, const Buffers& b, const ops::AttentionM
   project_qkv(on, b);
   ops::qk_norm_rope_store(on, b.q, b.qkv, {weights_.q_norm, weights_.k_norm, inv_freq_, eps_}, meta, kv);
   ops::attention(on, b.attended, b.q, meta, kv);
-  ops::gemm(on, b.x, b.operand(on, b.attended, weights_.o), weights_.o, ops::Store::add);
+  ops::gemm(on, b.x, b.operand(on, b.attended, weights_.o), weights_.o, ops::Store::add, "o_proj");
 }
 
 void Attention::project_qkv(const Lane& on, const Buffers& b) const {
   if (weights_.qkv.size() == 1) {
-    return ops::gemm(on, b.qkv, b.operand(on, b.normed, weights_.qkv[0]), weights_.qkv[0]);
+    return ops::gemm(on, b.qkv, b.operand(on, b.normed, weights_.qkv[0]), weights_.qkv[0], ops::Store::assign, "qkv");
   }
   int64_t column = 0;
   for (const ops::PackedWeight& weight : weights_.qkv) {
     const TensorView part(b.qkv_part.data, DType::f32, {b.normed.rows(), weight.n});
-    ops::gemm(on, part, b.operand(on, b.normed, weight), weight);
+    ops::gemm(on, part, b.operand(on, b.normed, weight), weight, ops::Store::assign, "qkv");
     copy_columns(on, b.qkv, part, column);
     column += weight.n;
   }

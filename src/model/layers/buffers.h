@@ -14,10 +14,10 @@ struct PassSize {
 };
 
 /// Every layer of a pass writes the same memory. All of it is written and read in order on the compute stream, but for
-/// two tensors that the comm stream reads: `normed` (dispatch) and `expert_rows` (combine). A later layer writes `normed`
-/// after this layer's combine arrived from every rank, and no rank sends that before all our dispatched rows reached it.
-/// It writes `expert_rows` after the next dispatch arrived from every rank, ours included, and the comm stream sends that
-/// behind the combine.
+/// two tensors that the comm stream reads too: `normed` (dispatch) and `expert_rows` (combine). A later layer writes
+/// `normed` after this layer's combine arrived from every rank, and no rank sends that before all our dispatched rows
+/// reached it. It writes `expert_rows` after the next dispatch arrived from every rank, ours included, and the comm
+/// stream sends that behind the combine. What the exchange reads in place on compute, it has read when finish() has run.
 struct Buffers {
   ops::TensorView x;            ///< [T, H] f32, the residual stream
   ops::TensorView normed;       ///< [T, H] bf16, input of attention, of the experts and of the dense layers
