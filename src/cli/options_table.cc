@@ -139,7 +139,7 @@ constexpr Flag kEngineFlags[] = {
   {"cpu-threads", "", kEngineVerbs, Group::device, Takes::value, "N", "compute threads of all ranks together (the cores)",
    [](Options& o, string_view v) { return integer(v, 1, 1024, o.engine.config.cpu_threads); }},
   {"cpu-isa", "", kEngineVerbs, Group::device, Takes::value, "NAME", "auto, generic, avx2, avx512 or avx512_bf16 (auto)", set_isa},
-  {"kv-cache-memory-bytes", "", kEngineVerbs, Group::device, Takes::value, "BYTES", "KV cache of a rank (128M)",
+  {"kv-cache-memory-bytes", "", kEngineVerbs, Group::device, Takes::value, "BYTES", "KV cache of a rank (96M)",
    [](Options& o, string_view v) { return integer(v, 1, kAny, o.engine.config.kv_bytes); }},
   {"num-kv-blocks", "", kEngineVerbs, Group::device, Takes::value, "N", "KV cache of a rank in blocks, instead of bytes",
    [](Options& o, string_view v) { return integer(v, 1, kAny, o.engine.config.kv_blocks); }},

@@ -128,7 +128,9 @@ TEST_P(EveryKind, Epochs_NearTheBoundariesOfTheWord) {
   for (const uint64_t first : {uint64_t{0xFE}, uint64_t{0xFFFE}, (uint64_t{1} << 32) - 2, (uint64_t{1} << 40) - 40}) {
     const Config config = small(2, GetParam().backend, GetParam().wire);
     Hub hub(2);
-    auto ends = open_all(config, hub, {.first_round = first});
+    TestHooks hooks;
+    hooks.first_round = first;
+    auto ends = open_all(config, hub, hooks);
     Play play({.config = config, .tokens = draw_tokens(config, 4, 3, 2, first)});
     ASSERT_EQ(play_seeded(play, ends, first), 0);
   }

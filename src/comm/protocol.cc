@@ -195,7 +195,7 @@ std::span<const int32_t> Plan::counts(int rank) const {
 }
 
 Inbound::Inbound(const Config& c)
-    : ranks_(c.ranks), first_expert_(c.rank * c.local_experts()), local_experts_(c.local_experts()), top_k_(c.top_k),
+    : first_expert_(c.rank * c.local_experts()), local_experts_(c.local_experts()), top_k_(c.top_k),
       align_(c.expert_align), max_entries_(most_per_source(c)), max_tokens_(c.max_tokens),
       counts_(static_cast<size_t>(local_experts_)), offsets_(static_cast<size_t>(local_experts_) + 1),
       begin_(static_cast<size_t>(c.experts)), end_(static_cast<size_t>(c.experts)),

@@ -104,7 +104,7 @@ class Inbound {
   void clear();  ///< nothing arrived
 
  private:
-  int ranks_, first_expert_, local_experts_, top_k_, align_;
+  int first_expert_, local_experts_, top_k_, align_;
   int64_t max_entries_, max_tokens_;
   std::vector<int32_t> counts_, offsets_;  ///< [local_experts], [local_experts + 1]
   std::vector<int32_t> begin_, end_;       ///< [ranks][local_experts]: next and last position of each source

@@ -18,8 +18,8 @@ class [[nodiscard]] Task {
     struct ToParent {
       bool await_ready() const noexcept { return false; }
       std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> h) const noexcept {
-        const auto parent = h.promise().parent;
-        return parent ? parent : std::noop_coroutine();
+        const auto awaiting = h.promise().parent;
+        return awaiting ? awaiting : std::noop_coroutine();
       }
       void await_resume() const noexcept {}
     };

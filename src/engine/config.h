@@ -38,7 +38,7 @@ struct Config {
   int64_t max_seqs = 128, max_batched_tokens = 2048;
   int64_t block_size = 16;
   std::optional<int64_t> kv_blocks;  ///< a rank; else from kv_bytes
-  int64_t kv_bytes = 128 << 20;      ///< a rank
+  int64_t kv_bytes = 96 << 20;       ///< a rank
   kv::Caching prefix_caching = kv::Caching::on;
 
   Isa isa = Isa::generic;

@@ -52,6 +52,7 @@ class Decoder {
   std::string_view bytes(int32_t id, Position position) const;
   bool known(int32_t id) const { return bytes_.contains(id); }
   const Strip& strip() const { return strip_; }
+  int32_t size() const { return bytes_.size(); }  ///< largest id + 1
 
  private:
   TokenTable bytes_;

@@ -8,21 +8,17 @@ namespace hocket::text {
 
 namespace {
 
-/// Contents that decoding goes by, of vocabulary and added tokens: the latter as normalised, like
-/// the reference.
-struct Spellings {
-  std::vector<std::string> added;  // parallel to the added tokens
-};
-
-Spellings spell(const std::vector<AddedToken>& added, const Normalizer& normalizer) {
-  Spellings out;
+/// What each added token is looked for and decoded as: normalised where it asks for that, like the
+/// reference.
+std::vector<std::string> spell(const std::vector<AddedToken>& added, const Normalizer& normalizer) {
+  std::vector<std::string> spellings;
   MatchState state;
   for (const AddedToken& token : added) {
     std::string storage;
-    out.added.emplace_back(token.normalized ? normalizer.apply(token.content, storage, state)
+    spellings.emplace_back(token.normalized ? normalizer.apply(token.content, storage, state)
                                             : std::string_view(token.content));
   }
-  return out;
+  return spellings;
 }
 
 /// Added tokens may repeat entries of the vocabulary, but must agree with it.
@@ -43,11 +39,10 @@ void check_added_tokens(const std::vector<AddedToken>& added, const Vocabulary& 
 }
 
 Decoder make_decoder(const JsonNode& root, const TokenizerParts& parts,
-                     const Spellings& spellings) {
+                     const std::vector<std::string>& spellings) {
   TokenTable contents;
   const TokenTable& vocabulary = parts.model.vocabulary().tokens();
-  for (size_t i = 0; i < parts.added.size(); ++i)
-    contents.set(parts.added[i].id, spellings.added[i]);
+  for (size_t i = 0; i < parts.added.size(); ++i) contents.set(parts.added[i].id, spellings[i]);
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     if (vocabulary.contains(id) && !contents.contains(id)) contents.set(id, vocabulary[id]);
   }
@@ -85,10 +80,10 @@ TokenizerParts load_parts(std::string_view json) {
                        .surround = load_post_processor(root),
                        .decoder = {}};
   check_added_tokens(parts.added, parts.model.vocabulary());
-  const Spellings spellings = spell(parts.added, parts.normalizer);
+  const std::vector<std::string> spellings = spell(parts.added, parts.normalizer);
   for (size_t i = 0; i < parts.added.size(); ++i) {
     const AddedToken& token = parts.added[i];
-    (token.normalized ? parts.normalized_tokens : parts.raw_tokens).add(token, spellings.added[i]);
+    (token.normalized ? parts.normalized_tokens : parts.raw_tokens).add(token, spellings[i]);
   }
   parts.decoder = make_decoder(root, parts, spellings);
   check_surround(parts.surround, parts.decoder);

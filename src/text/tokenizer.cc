@@ -15,8 +15,6 @@ namespace hocket::text {
 struct Tokenizer::Impl {
   explicit Impl(TokenizerParts loaded) : parts(std::move(loaded)) {
     for (const AddedToken& token : parts.added) added_by_id.emplace(token.id, &token);
-    size = parts.model.vocabulary().tokens().size();
-    for (const AddedToken& token : parts.added) size = std::max(size, token.id + 1);
   }
 
   void encode(std::string_view text, std::vector<int32_t>& ids) const;
@@ -25,7 +23,6 @@ struct Tokenizer::Impl {
 
   TokenizerParts parts;
   std::unordered_map<int32_t, const AddedToken*> added_by_id;
-  int32_t size = 0;
 };
 
 void Tokenizer::Impl::encode(std::string_view text, std::vector<int32_t>& ids) const {
@@ -119,7 +116,7 @@ bool Tokenizer::is_special(int32_t id) const {
 
 bool Tokenizer::known(int32_t id) const { return decoder().known(id); }
 
-int32_t Tokenizer::size() const { return impl_->size; }
+int32_t Tokenizer::size() const { return decoder().size(); }
 
 int32_t Tokenizer::id_of(std::string_view content) const {
   for (const AddedToken& token : impl_->parts.added) {

@@ -27,11 +27,10 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  enum class AddSpecial : uint8_t {
-    off,
-    on
-  };  ///< whether the post-processor adds BOS and the like
-  /// Fails (bad_input) on ill-formed UTF-8, naming the byte offset.
+  /// Whether the post-processor adds BOS and the like.
+  enum class AddSpecial : uint8_t { off, on };
+  /// Fails (bad_input) on ill-formed UTF-8, naming the byte offset, on a text of more than 512 MiB,
+  /// and where a pattern needs more steps than any sensible one.
   Expected<std::vector<int32_t>> encode(std::string_view utf8,
                                         AddSpecial add = AddSpecial::on) const;
   /// Ill-formed bytes become U+FFFD per maximal ill-formed part; unknown ids are skipped.

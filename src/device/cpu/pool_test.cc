@@ -110,7 +110,7 @@ TEST(Bell, AWaitEndsAtItsDeadline) {
 }
 
 TEST(Bell, WakesAllSleepers) {
-  Bell bell, asleep;
+  Bell bell;
   std::vector<std::thread> threads;
   std::atomic<int> woken{0};
   for (int i = 0; i < 4; ++i) {

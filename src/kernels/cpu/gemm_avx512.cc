@@ -16,9 +16,9 @@ struct Avx512 {
   static constexpr int kDirectTiles = 8;
 
   // 32 registers: 6x4 leaves room for the weights of four tiles and a broadcast value.
-  static constexpr int rows(Source) { return 6; }
+  static constexpr int rows(Source s) { return s == Source::fp8 ? 4 : 6; }
   static constexpr int tiles(Source s, int rows) { return rows == 1 && s != Source::panel ? 8 : 4; }
-  static constexpr int panel_rows(Source s) { return s == Source::fp8 ? 7 : 24; }
+  static constexpr int panel_rows(Source s) { return s == Source::fp8 ? 5 : 24; }
   static constexpr int panel_tiles() { return 4; }
 
   static Vec zero() { return _mm512_setzero_ps(); }
@@ -37,24 +37,33 @@ struct Avx512 {
       const __m512i odd = _mm512_set1_epi32(static_cast<int>(0xFFFF0000));
       return _mm512_castsi512_ps(s == 0 ? _mm512_and_si512(pairs, odd) : _mm512_slli_epi32(pairs, 16));
     }
-    // e4m3 to half by moving bits: exact, also for subnormals, but 2^8 too small.
+    // e4m3 to half by moving bits: exact, also for subnormals, but 2^8 too small; widen() makes up for it.
     const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w));
     const __m256i high = s == 0 ? pairs : _mm256_slli_epi16(pairs, 8);
     const __m256i half = _mm256_and_si256(_mm256_srai_epi16(high, 1), _mm256_set1_epi16(static_cast<short>(0xBF80)));
-    return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(256.0F));
+    return _mm512_cvtph_ps(half);
+  }
+  template <Source S>
+  static Vec exact(Vec v) {
+    return _mm512_mul_ps(v, _mm512_set1_ps(kGain<S>));
   }
   static Vec fma(const float* x, Vec w, Vec acc) { return scale(*x, w, acc); }
   static Vec scale(float by, Vec v, Vec to) { return _mm512_fmadd_ps(_mm512_set1_ps(by), v, to); }
+  template <Source S>
   static void widen(const quant::Bf16* from, int count, float* to) {
     for (int k = 0; k < count; k += 16) {
       const int left = count - k + count % 2;  // a last odd element takes a zero with it
       const auto present = static_cast<__mmask16>(count - k >= 16 ? 0xFFFF : (1 << (count - k)) - 1);
       const auto written = static_cast<__mmask16>(left >= 16 ? 0xFFFF : (1 << left) - 1);
       const __m256i narrow = _mm256_maskz_loadu_epi16(present, from + k);
-      const __m512i wide = _mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16);
-      _mm512_mask_storeu_ps(to + k, written, _mm512_castsi512_ps(wide));
+      const __m512 wide = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16));
+      _mm512_mask_storeu_ps(to + k, written, _mm512_mul_ps(wide, _mm512_set1_ps(kGain<S>)));
     }
   }
+
+ private:
+  template <Source S>
+  static constexpr float kGain = S == Source::fp8 ? 256.0F : 1.0F;
 };
 
 }  // namespace

@@ -16,10 +16,10 @@ struct Avx512Bf16 {
   static constexpr int kDirectTiles = 8;
 
   // 32 registers: 6x4 leaves room for the weights of four tiles and a broadcast value.
-  static constexpr int rows(Source) { return 6; }
+  static constexpr int rows(Source s) { return s == Source::fp8 ? 4 : 6; }
   static constexpr int tiles(Source s, int rows) { return rows == 1 && s != Source::panel ? 8 : 4; }
   /// Only e4m3 is widened first, from so many rows; bf16 needs no widening.
-  static constexpr int panel_rows(Source s) { return s == Source::fp8 ? 7 : kMaxBlockRows + 1; }
+  static constexpr int panel_rows(Source s) { return s == Source::fp8 ? 5 : kMaxBlockRows + 1; }
   static constexpr int panel_tiles() { return 4; }
 
   static Vec zero() { return _mm512_setzero_ps(); }
@@ -43,11 +43,16 @@ struct Avx512Bf16 {
     const __mmask32 small = _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(8));
     return _mm512_or_si512(sign, _mm512_mask_permutexvar_epi16(normal, small, magnitude, subnormals));
   }
+  template <Source>
+  static __m512i exact(__m512i pairs) {
+    return pairs;
+  }
   static Vec fma(const uint32_t* x, __m512i w, Vec acc) {
     const __m512i pair = _mm512_set1_epi32(static_cast<int>(*x));
     return _mm512_dpbf16_ps(acc, reinterpret_cast<__m512bh>(pair), reinterpret_cast<__m512bh>(w));
   }
   static Vec scale(float by, Vec v, Vec to) { return _mm512_fmadd_ps(_mm512_set1_ps(by), v, to); }
+  template <Source>
   static void widen(const quant::Bf16* from, int count, uint32_t* to) {
     for (int k = 0; k < count; k += 32) {
       const int left = count - k;

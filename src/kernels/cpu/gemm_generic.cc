@@ -51,6 +51,11 @@ struct Generic {
     }
     return v;
   }
+  /// What fetch<S>() gave without the power of two that widen<fp8>() makes up for; here there is none.
+  template <Source>
+  static Vec exact(const Vec& v) {
+    return v;
+  }
   static Vec fma(const float* x, const Vec& w, const Vec& acc) { return scale(*x, w, acc); }
   /// by * v + to
   static Vec scale(float by, const Vec& v, const Vec& to) {
@@ -59,6 +64,7 @@ struct Generic {
     return out;
   }
   /// `count` elements of a row, padded with zero to a whole pair.
+  template <Source>
   static void widen(const quant::Bf16* from, int count, float* to) {
     for (int k = 0; k < count; ++k) to[k] = quant::to_float(from[k]);
     if (count % 2 != 0) to[count] = 0;

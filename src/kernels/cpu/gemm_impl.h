@@ -53,8 +53,11 @@ struct Gemm {
 #pragma GCC unroll 16
       for (int t = 0; t < T; ++t) {
         if constexpr (S != Source::panel && R <= V::kPrefetchRows) V::prefetch(w + t * tile_bytes);
+      }
 #pragma GCC unroll 2
-        for (int s = 0; s < kSteps; ++s) {
+      for (int s = 0; s < kSteps; ++s) {
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) {
           const auto weights = V::template fetch<S>(w + t * tile_bytes, s);
 #pragma GCC unroll 16
           for (int r = 0; r < R; ++r) {
@@ -107,12 +110,30 @@ struct Gemm {
     }
   }
 
-  static void widen_tile(const std::byte* w, int pairs, std::byte* panel) {
+  static void widen_tile(const GemmBlock& block, const std::byte* w, int pairs, std::byte* panel) {
+    const bool exact = !rows_of_codes(block);
     for (int j = 0; j < pairs; ++j) {
       for (int s = 0; s < kSteps; ++s) {
-        V::put(panel + j * V::kPanelPairBytes + s * 64, V::template fetch<kFormat>(w + j * kPairBytes, s));
+        const auto weights = V::template fetch<kFormat>(w + j * kPairBytes, s);
+        V::put(panel + j * V::kPanelPairBytes + s * 64, exact ? V::template exact<kFormat>(weights) : weights);
       }
     }
+  }
+
+  /// A widened row may be 2^8 too large, to make up for e4m3 that widen to 2^8 too small. That is exact for rows of codes
+  /// (those with scales), not for rows that may hold any bf16: then the weights must be exact.
+  static bool rows_of_codes(const GemmBlock& block) { return kFormat == Source::fp8 && block.x_scale != nullptr; }
+  static void widen_row(const GemmBlock& block, int m, int64_t range, Unit* to) {
+    const quant::Bf16* from = block.x + m * block.k + range * kColumns;
+    if (rows_of_codes(block)) {
+      V::template widen<Source::fp8>(from, columns_of(block, range), to);
+    } else {
+      V::template widen<Source::bf16>(from, columns_of(block, range), to);
+    }
+  }
+  /// Whether weights are widened in registers.
+  static bool direct(const GemmBlock& block) {
+    return block.rows < V::panel_rows(kFormat) && (kFormat == Source::bf16 || rows_of_codes(block));
   }
 
   static int columns_of(const GemmBlock& block, int64_t range) {
@@ -134,12 +155,12 @@ struct Gemm {
         p.w_scale = block.w_scale[range];
         p.x_scale = block.x_scale == nullptr ? nullptr : block.x_scale + range;
       }
-      if (block.rows < V::panel_rows(kFormat)) {
+      if (direct(block)) {
         down<kFormat>(p, block.rows, tiles);
         continue;
       }
       for (int t = 0; t < tiles; ++t) {
-        widen_tile(p.w + t * p.tile_bytes, p.pairs, panel + t * kPairs * V::kPanelPairBytes);
+        widen_tile(block, p.w + t * p.tile_bytes, p.pairs, panel + t * kPairs * V::kPanelPairBytes);
       }
       Part widened = p;
       widened.w = panel;
@@ -154,7 +175,7 @@ struct Gemm {
       for (int n = 0; n < block.tiles * kTileColumns; ++n) c[m * stride + n] = 0;
     }
     if (block.rows == 0) return;
-    const int group = block.rows < V::panel_rows(kFormat) ? V::kDirectTiles : V::panel_tiles();
+    const int group = direct(block) ? V::kDirectTiles : V::panel_tiles();
     const int64_t num_ranges = (block.k + kColumns - 1) / kColumns;
     const int64_t fit = kMaxBlockRows / block.rows;  // ranges of K whose rows fit into x together
     Part p;
@@ -166,7 +187,7 @@ struct Gemm {
       Unit* to = x;
       for (int64_t range = begin; range < end; ++range) {
         for (int m = 0; m < block.rows; ++m, to += kStride) {
-          V::widen(block.x + m * block.k + range * kColumns, columns_of(block, range), to);
+          widen_row(block, m, range, to);
         }
       }
       for (int t = 0; t < block.tiles; t += group) {
