@@ -10,11 +10,14 @@ namespace {
 
 using testing::HasSubstr;
 
-StepRecord decode(int64_t tokens, int64_t query = 1) { return {.tokens = tokens, .uniform_query = tokens > 0 ? query : 0}; }
+StepRecord decode(int64_t tokens, int64_t query = 1) {
+  return {.tokens = tokens, .uniform_query = tokens > 0 ? query : 0};
+}
 StepRecord prefill(int64_t tokens) { return {.tokens = tokens}; }
 constexpr StepRecord kIdle{};
 
-Decision decided(const std::vector<StepRecord>& ranks, const Policy& policy = {.kind = PolicyKind::threshold}) {
+Decision decided(const std::vector<StepRecord>& ranks,
+                 const Policy& policy = {.kind = PolicyKind::threshold}) {
   History history;
   return decide(ranks, policy, history);
 }
@@ -28,7 +31,8 @@ Reason expected(const std::vector<StepRecord>& ranks, int64_t decode_floor, int6
     if (rank.tokens > longest) longest = rank.tokens;
   }
   if (prefilling + decoding == 0) return Reason::idle;
-  if (prefilling == 0) return longest < decode_floor ? Reason::below_decode_threshold : Reason::threshold;
+  if (prefilling == 0)
+    return longest < decode_floor ? Reason::below_decode_threshold : Reason::threshold;
   return longest < prefill_floor ? Reason::below_prefill_threshold : Reason::threshold;
 }
 
@@ -36,11 +40,14 @@ void expect_as_the_rules_say(const std::vector<StepRecord>& ranks, const Policy&
   const Decision got = decided(ranks, policy);
   const Reason want = expected(ranks, policy.decode_threshold, policy.prefill_threshold);
   const int ubatches = want == Reason::idle ? 0 : want == Reason::threshold ? policy.ubatches : 1;
-  const bool good = got.reason == want && got.ubatches == ubatches && (got.overlap == Overlap::on) == (ubatches > 1);
+  const bool good = got.reason == want && got.ubatches == ubatches &&
+                    (got.overlap == Overlap::on) == (ubatches > 1);
   if (good) return;
   std::string text;
-  for (const StepRecord& rank : ranks) text += std::to_string(rank.tokens) + (rank.uniform_query > 0 ? "d " : " ");
-  ADD_FAILURE() << text << "gives " << name(got.reason) << ", " << got.ubatches << " ubatches; want " << name(want);
+  for (const StepRecord& rank : ranks)
+    text += std::to_string(rank.tokens) + (rank.uniform_query > 0 ? "d " : " ");
+  ADD_FAILURE() << text << "gives " << name(got.reason) << ", " << got.ubatches
+                << " ubatches; want " << name(want);
 }
 
 // Every rank as idle, or decode or prefill of each interesting count; all combinations.
@@ -60,11 +67,14 @@ void for_all_groups(size_t ranks, std::vector<int64_t> counts, const Policy& pol
 }
 
 TEST(Decide, FollowsTheRulesOnAllSmallGrids) {
-  const Policy policy{.kind = PolicyKind::threshold, .decode_threshold = 32, .prefill_threshold = 512};
+  const Policy policy{
+      .kind = PolicyKind::threshold, .decode_threshold = 32, .prefill_threshold = 512};
   for_all_groups(2, {1, 15, 16, 17, 31, 32, 33, 255, 256, 257, 511, 512, 513}, policy);
   for_all_groups(4, {1, 31, 32, 33, 511, 512, 513}, policy);
-  for_all_groups(3, {1, 2, 3, 4, 5}, {.kind = PolicyKind::threshold, .decode_threshold = 4, .prefill_threshold = 2});
-  for_all_groups(2, {1, 2}, {.kind = PolicyKind::threshold, .decode_threshold = 0, .prefill_threshold = 0});
+  for_all_groups(3, {1, 2, 3, 4, 5},
+                 {.kind = PolicyKind::threshold, .decode_threshold = 4, .prefill_threshold = 2});
+  for_all_groups(2, {1, 2},
+                 {.kind = PolicyKind::threshold, .decode_threshold = 0, .prefill_threshold = 0});
 }
 
 TEST(Decide, AutoIsThresholdWithoutACostTable) {
@@ -76,22 +86,29 @@ TEST(Decide, AutoIsThresholdWithoutACostTable) {
 }
 
 TEST(Decide, PolicyWordsDecideBeforeThresholds) {
-  const auto reason = [](PolicyKind kind, int64_t tokens) { return decided({prefill(tokens)}, {.kind = kind}).reason; };
+  const auto reason = [](PolicyKind kind, int64_t tokens) {
+    return decided({prefill(tokens)}, {.kind = kind}).reason;
+  };
   EXPECT_EQ(reason(PolicyKind::never, 9000), Reason::policy_never);
   EXPECT_EQ(reason(PolicyKind::always, 1), Reason::policy_always);
   EXPECT_EQ(decided({prefill(1)}, {.kind = PolicyKind::always}).ubatches, 2);
   EXPECT_EQ(decided({kIdle, kIdle}, {.kind = PolicyKind::always}).ubatches, 0);
-  EXPECT_EQ(decided({prefill(9000)}, {.enabled = false, .kind = PolicyKind::always}).reason, Reason::disabled);
-  EXPECT_EQ(decided({prefill(9000)}, {.kind = PolicyKind::always, .ubatches = 1}).reason, Reason::disabled);
+  EXPECT_EQ(decided({prefill(9000)}, {.enabled = false, .kind = PolicyKind::always}).reason,
+            Reason::disabled);
+  EXPECT_EQ(decided({prefill(9000)}, {.kind = PolicyKind::always, .ubatches = 1}).reason,
+            Reason::disabled);
   EXPECT_EQ(decided({prefill(9000)}, {.kind = PolicyKind::always, .ubatches = 4}).ubatches, 4);
 }
 
 TEST(Decide, RankZerosWordOverridesThePolicy) {
-  for (PolicyKind kind : {PolicyKind::automatic, PolicyKind::threshold, PolicyKind::always, PolicyKind::never}) {
+  for (PolicyKind kind :
+       {PolicyKind::automatic, PolicyKind::threshold, PolicyKind::always, PolicyKind::never}) {
     std::vector<StepRecord> ranks{prefill(600), prefill(600)};
     ranks[0].policy = policy_word(kind);
     for (PolicyKind configured : {PolicyKind::threshold, PolicyKind::never}) {
-      EXPECT_EQ(decided(ranks, {.kind = configured}), decided({prefill(600), prefill(600)}, {.kind = kind})) << name(kind);
+      EXPECT_EQ(decided(ranks, {.kind = configured}),
+                decided({prefill(600), prefill(600)}, {.kind = kind}))
+          << name(kind);
     }
     std::swap(ranks[0].policy, ranks[1].policy);
     EXPECT_EQ(decided(ranks).reason, Reason::threshold) << "only rank 0's word counts";
@@ -124,7 +141,8 @@ TEST(Decide, LowLatencyIsForDecodesThatFit) {
   EXPECT_EQ(decided({decode(64, 4), decode(3, 1)}, policy).mode, Mode::low_latency);
   EXPECT_EQ(decided({decode(8), decode(65)}, policy).mode, Mode::high_throughput);
   EXPECT_EQ(decided({decode(8), prefill(8)}, policy).mode, Mode::high_throughput);
-  EXPECT_EQ(decided({decode(8)}, {}).mode, Mode::high_throughput) << "a transport without that mode";
+  EXPECT_EQ(decided({decode(8)}, {}).mode, Mode::high_throughput)
+      << "a transport without that mode";
   EXPECT_EQ(decided({decode(8), kIdle}, policy).phase, Phase::decode);
   EXPECT_EQ(decided({decode(8), prefill(8)}, policy).phase, Phase::prefill);
 }
@@ -162,9 +180,11 @@ TEST(Decide, NamesEveryReason) {
   EXPECT_EQ(name(PolicyKind::automatic), "auto");
 }
 
-// One request with 100 new tokens stays whole, 8 decodes split, 4 decodes split: each batch kind has its threshold.
+// One request with 100 new tokens stays whole, 8 decodes split, 4 decodes split: each batch kind
+// has its threshold.
 TEST(Fault, SP01_EachBatchKindHasItsOwnThreshold) {
-  const Policy policy{.kind = PolicyKind::threshold, .decode_threshold = 4, .prefill_threshold = 1000};
+  const Policy policy{
+      .kind = PolicyKind::threshold, .decode_threshold = 4, .prefill_threshold = 1000};
   EXPECT_EQ(decided({prefill(100)}, policy).reason, Reason::below_prefill_threshold);
   EXPECT_EQ(decided({decode(8)}, policy).ubatches, 2);
   EXPECT_EQ(decided({decode(4)}, policy).ubatches, 2);
@@ -177,9 +197,12 @@ TEST(Fault, SP01_EachBatchKindHasItsOwnThreshold) {
 
 // A rank with exactly half, or one more or less, of the largest rank's tokens never vetoes.
 TEST(Fault, SP03_HalfOfTheLargestRankDoesNotVeto) {
-  for (int64_t small : {63, 64, 65}) EXPECT_EQ(decided({decode(small), decode(128)}).reason, Reason::threshold);
-  for (int64_t small : {549, 550, 551}) EXPECT_EQ(decided({prefill(small), prefill(1100)}).reason, Reason::threshold);
-  for (int64_t small : {31, 32, 33}) EXPECT_EQ(decided({decode(small), decode(64)}).reason, Reason::threshold);
+  for (int64_t small : {63, 64, 65})
+    EXPECT_EQ(decided({decode(small), decode(128)}).reason, Reason::threshold);
+  for (int64_t small : {549, 550, 551})
+    EXPECT_EQ(decided({prefill(small), prefill(1100)}).reason, Reason::threshold);
+  for (int64_t small : {31, 32, 33})
+    EXPECT_EQ(decided({decode(small), decode(64)}).reason, Reason::threshold);
 }
 
 // R = 3 with 1, 0 and 40 tokens: the decision follows from the records alone, whoever asks.

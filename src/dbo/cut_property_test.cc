@@ -17,7 +17,8 @@ struct Token {
 std::vector<Token> tokens_of(const StepPlan& plan) {
   std::vector<Token> all;
   for (size_t row = 0; row < plan.rows.size(); ++row) {
-    for (int64_t i = 0; i < plan.rows[row].query; ++i) all.push_back({static_cast<int32_t>(row), i});
+    for (int64_t i = 0; i < plan.rows[row].query; ++i)
+      all.push_back({static_cast<int32_t>(row), i});
   }
   return all;
 }
@@ -33,16 +34,20 @@ bool ordered(const StepPlan& plan, const std::vector<TokenRange>& ranges) {
   for (size_t reader = 0; reader < tokens.size(); ++reader) {
     const PlanRow& row = plan.rows[static_cast<size_t>(tokens[reader].row)];
     for (size_t writer = 0; writer < tokens.size(); ++writer) {
-      const bool needed = tokens[writer].row == row.writer && tokens[writer].offset < row.writer_tokens;
+      const bool needed =
+          tokens[writer].row == row.writer && tokens[writer].offset < row.writer_tokens;
       if (needed && ubatch_of(writer) > ubatch_of(reader)) return false;
     }
   }
   return true;
 }
 
-bool at_boundary(const std::vector<Token>& tokens, int64_t cut) { return tokens[static_cast<size_t>(cut)].offset == 0; }
+bool at_boundary(const std::vector<Token>& tokens, int64_t cut) {
+  return tokens[static_cast<size_t>(cut)].offset == 0;
+}
 
-// The k-th of N cuts, -1 if there is none, by looking at each token. `exact` is where it would be without prefix readers.
+// The k-th of N cuts, -1 if there is none, by looking at each token. `exact` is where it would be
+// without prefix readers.
 int64_t slow_cut(const StepPlan& plan, int64_t k, int64_t n, CutKind kind) {
   const std::vector<Token> tokens = tokens_of(plan);
   const auto total = static_cast<int64_t>(tokens.size());
@@ -62,9 +67,12 @@ int64_t slow_cut(const StepPlan& plan, int64_t k, int64_t n, CutKind kind) {
     if (wanted == 0) return 0;
     return nearest(boundaries, [&](int64_t c) { return std::abs(c - wanted); });
   }
-  const int64_t boundary = nearest(boundaries, [&](int64_t c) { return std::abs(n * c - k * total); });
+  const int64_t boundary =
+      nearest(boundaries, [&](int64_t c) { return std::abs(n * c - k * total); });
   if (kind == CutKind::request) return boundary;
-  if (kind == CutKind::automatic && boundary > 0 && 50 * std::abs(n * boundary - k * total) <= n * total) return boundary;
+  if (kind == CutKind::automatic && boundary > 0 &&
+      50 * std::abs(n * boundary - k * total) <= n * total)
+    return boundary;
   const int64_t wanted = k * total / n;
   return wanted == 0 ? 0 : nearest(legal, [&](int64_t c) { return std::abs(c - wanted); });
 }
@@ -73,7 +81,8 @@ std::vector<TokenRange> slow_ranges(const StepPlan& plan, int n, CutKind kind) {
   const int64_t total = plan.tokens();
   std::vector<int64_t> cuts{0};
   for (int k = 1; k < n; ++k) cuts.push_back(total == 0 ? 0 : slow_cut(plan, k, n, kind));
-  if (std::find(cuts.begin(), cuts.end(), -1) != cuts.end()) std::fill(cuts.begin() + 1, cuts.end(), total);
+  if (std::find(cuts.begin(), cuts.end(), -1) != cuts.end())
+    std::fill(cuts.begin() + 1, cuts.end(), total);
   cuts.push_back(total);
   std::vector<TokenRange> ranges;
   for (size_t i = 0; i + 1 < cuts.size(); ++i) ranges.push_back({cuts[i], cuts[i + 1]});
@@ -84,7 +93,9 @@ std::string text_of(const StepPlan& plan) {
   std::string text = plan.uniform_query > 0 ? "uniform" : "";
   for (const PlanRow& row : plan.rows) {
     text += " " + std::to_string(row.query);
-    if (row.writer >= 0) text += "(reads " + std::to_string(row.writer_tokens) + " of " + std::to_string(row.writer) + ")";
+    if (row.writer >= 0)
+      text +=
+          "(reads " + std::to_string(row.writer_tokens) + " of " + std::to_string(row.writer) + ")";
   }
   return text;
 }
@@ -97,9 +108,10 @@ void expect_as_slow(const StepPlan& plan) {
       std::string cuts;
       for (const TokenRange& range : got) cuts += " " + std::to_string(range.end);
       std::string want;
-      for (const TokenRange& range : slow_ranges(plan, n, kind)) want += " " + std::to_string(range.end);
-      ADD_FAILURE() << text_of(plan) << ", N = " << n << ", kind " << static_cast<int>(kind) << ": ends" << cuts
-                    << ", want" << want;
+      for (const TokenRange& range : slow_ranges(plan, n, kind))
+        want += " " + std::to_string(range.end);
+      ADD_FAILURE() << text_of(plan) << ", N = " << n << ", kind " << static_cast<int>(kind)
+                    << ": ends" << cuts << ", want" << want;
     }
   }
 }
@@ -123,9 +135,12 @@ TEST(Cut, EqualsTheSlowReferenceForAllSmallSteps) {
   }
 }
 
-// Any row may read any other that does not lead back to itself; half of the steps are uniform decodes.
+// Any row may read any other that does not lead back to itself; half of the steps are uniform
+// decodes.
 StepPlan random_step(std::mt19937_64& random, int64_t max_rows, int64_t max_query) {
-  const auto below = [&](int64_t limit) { return static_cast<int64_t>(random() % static_cast<uint64_t>(limit)); };
+  const auto below = [&](int64_t limit) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(limit));
+  };
   std::vector<int64_t> queries(static_cast<size_t>(below(max_rows + 1)));
   const int64_t uniform = random() % 3 == 0 ? 1 + below(4) : 0;
   for (int64_t& query : queries) query = uniform > 0 ? uniform : 1 + below(max_query);
@@ -138,7 +153,8 @@ StepPlan random_step(std::mt19937_64& random, int64_t max_rows, int64_t max_quer
   for (size_t i = 1; i < order.size(); ++i) {
     if (random() % 4 != 0) continue;
     const int32_t writer = order[static_cast<size_t>(below(static_cast<int64_t>(i)))];
-    reads(plan, static_cast<size_t>(order[i]), writer, 1 + below(queries[static_cast<size_t>(writer)]));
+    reads(plan, static_cast<size_t>(order[i]), writer,
+          1 + below(queries[static_cast<size_t>(writer)]));
   }
   return plan;
 }
@@ -151,7 +167,8 @@ TEST(Cut, EqualsTheSlowReferenceForRandomSteps) {
   }
 }
 
-// SP-02, SP-04, SP-13: ranges and parts concatenate to the step, sizes sum to it, and no part is empty.
+// SP-02, SP-04, SP-13: ranges and parts concatenate to the step, sizes sum to it, and no part is
+// empty.
 void expect_partition(const StepPlan& plan, const Cut& result, int n) {
   ASSERT_EQ(result.ranges.size(), static_cast<size_t>(n));
   const std::vector<Token> tokens = tokens_of(plan);
@@ -238,7 +255,8 @@ TEST(Fault, SP14_NoUbatchHasNearlyAllTokens) {
     if (total < 8) continue;
     for (CutKind kind : {CutKind::automatic, CutKind::token}) {
       for (int64_t size : sizes(cut(plan, 2, {.kind = kind}))) {
-        EXPECT_LE(static_cast<double>(size), 0.65 * static_cast<double>(total)) << text_of(plan) << ", seed " << seed;
+        EXPECT_LE(static_cast<double>(size), 0.65 * static_cast<double>(total))
+            << text_of(plan) << ", seed " << seed;
       }
     }
   }

@@ -64,7 +64,8 @@ TEST(Tensor, RequireChecksTheAxesBehindAnyExtent) {
 
 TEST(Arena, HandsOutAlignedTensorsUntilItIsFull) {
   Arena arena(256);
-  const TensorView a = arena.make(DType::bf16, {3, 5}), b = arena.like(a), none = arena.make(DType::f32, {0, 4});
+  const TensorView a = arena.make(DType::bf16, {3, 5}), b = arena.like(a),
+                   none = arena.make(DType::f32, {0, 4});
   EXPECT_EQ(reinterpret_cast<uintptr_t>(a.data) % 64, 0u);
   EXPECT_EQ(b.data - a.data, 64);
   EXPECT_EQ(b.str(), a.str());

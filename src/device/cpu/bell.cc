@@ -11,8 +11,8 @@
 namespace hocket::device::cpu {
 namespace {
 
-// One or two microseconds. Longer would take the core from the thread that is awaited: ranks, their comm threads and
-// their hosts outnumber the cores.
+// One or two microseconds. Longer would take the core from the thread that is awaited: ranks, their
+// comm threads and their hosts outnumber the cores.
 constexpr int kSpins = 40;
 
 void relax() {
@@ -27,10 +27,12 @@ void relax() {
 bool sleep(std::atomic<uint32_t>& word, uint32_t value, Clock::time_point deadline) {
   const auto since_boot = deadline.time_since_epoch();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since_boot);
-  const timespec until{static_cast<time_t>(seconds.count()), static_cast<long>((since_boot - seconds).count())};
+  const timespec until{static_cast<time_t>(seconds.count()),
+                       static_cast<long>((since_boot - seconds).count())};
   // FUTEX_WAIT_BITSET takes an absolute time of CLOCK_MONOTONIC, which is steady_clock here.
-  const long result = syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG,
-                              value, &until, nullptr, FUTEX_BITSET_MATCH_ANY);
+  const long result =
+      syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG,
+              value, &until, nullptr, FUTEX_BITSET_MATCH_ANY);
   return result == 0 || errno != ETIMEDOUT;
 }
 
@@ -51,7 +53,8 @@ bool Bell::wait(uint32_t seen, Clock::time_point deadline) const {
 
 void Bell::wake() {
   word_.fetch_and(~uint32_t{1});  // who goes to sleep from here on sets it again
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word_), FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, nullptr, nullptr, 0);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word_), FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX,
+          nullptr, nullptr, 0);
 }
 
 }  // namespace hocket::device::cpu

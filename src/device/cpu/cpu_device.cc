@@ -1,11 +1,10 @@
 #include "device/cpu/cpu_device.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 
 #include <atomic>
 #include <thread>
-
-#include <fmt/format.h>
 
 #include "device/cpu/float_mode.h"
 #include "device/cpu/pool.h"
@@ -16,8 +15,13 @@ namespace {
 
 class CpuStream final : public Stream {
  public:
-  CpuStream(CpuDevice& device, std::string_view lane, int width, std::chrono::milliseconds wait_timeout)
-      : device_(device), progress_(lane), pool_(width), wait_timeout_(wait_timeout), thread_([this] { serve(); }) {
+  CpuStream(CpuDevice& device, std::string_view lane, int width,
+            std::chrono::milliseconds wait_timeout)
+      : device_(device),
+        progress_(lane),
+        pool_(width),
+        wait_timeout_(wait_timeout),
+        thread_([this] { serve(); }) {
     pthread_setname_np(thread_.native_handle(), std::string(lane.substr(0, 15)).c_str());
   }
   ~CpuStream() override {
@@ -66,7 +70,8 @@ void CpuStream::serve() {
   for (;;) {
     Item& item = queue_.front();
     if (std::holds_alternative<std::monostate>(item)) return;
-    if (stopping_.load(std::memory_order_acquire)) progress_.cancel("the stream was destroyed with work queued");
+    if (stopping_.load(std::memory_order_acquire))
+      progress_.cancel("the stream was destroyed with work queued");
     execute(item);
     queue_.pop();
   }
@@ -95,7 +100,8 @@ void CpuStream::await(const Event& event) {
 
 CpuDevice::CpuDevice(CpuOptions options) : options_(options) {
   if (options.threads < 1) {
-    throw Error(Code::config, fmt::format("{} compute threads a rank: at least 1 is needed", options.threads));
+    throw Error(Code::config,
+                fmt::format("{} compute threads a rank: at least 1 is needed", options.threads));
   }
 }
 

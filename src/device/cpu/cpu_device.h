@@ -1,4 +1,5 @@
-// A processor as the device of one rank: a compute stream with a pool of threads, and streams with a thread each.
+// A processor as the device of one rank: a compute stream with a pool of threads, and streams with
+// a thread each.
 #pragma once
 #include <chrono>
 
@@ -12,9 +13,10 @@ struct CpuOptions {
   std::chrono::milliseconds wait_timeout{10'000};  ///< a stream waits at most so long for one event
 };
 
-/// Streams execute on their own threads, with denormals flushed to zero. "compute" is options.threads wide; every other
-/// lane, such as "comm", is one background thread. A wait that ends without its event poisons the stream: Error(timeout)
-/// if it never came, Error(aborted) if it failed. A stream that is destroyed drops what is queued.
+/// Streams execute on their own threads, with denormals flushed to zero. "compute" is
+/// options.threads wide; every other lane, such as "comm", is one background thread. A wait that
+/// ends without its event poisons the stream: Error(timeout) if it never came, Error(aborted) if it
+/// failed. A stream that is destroyed drops what is queued.
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(CpuOptions options);  ///< throws Error(config) if threads < 1

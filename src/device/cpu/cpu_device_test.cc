@@ -45,13 +45,15 @@ struct Flag {
 struct Lanes {
   explicit Lanes(CpuOptions options = {}) : device(options) {}
   CpuDevice device;
-  std::unique_ptr<Stream> compute = device.make_stream("compute"), comm = device.make_stream("comm");
+  std::unique_ptr<Stream> compute = device.make_stream("compute"),
+                          comm = device.make_stream("comm");
 };
 
 TEST(CpuDevice, RunsAStreamInOrder) {
   Lanes lanes;
   std::vector<int> seen;
-  for (int i = 0; i < 1000; ++i) lanes.compute->launch(work("step", [&seen, i](Parallel&) { seen.push_back(i); }));
+  for (int i = 0; i < 1000; ++i)
+    lanes.compute->launch(work("step", [&seen, i](Parallel&) { seen.push_back(i); }));
   lanes.compute->synchronize();
   ASSERT_EQ(seen.size(), 1000u);
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(seen[static_cast<size_t>(i)], i);
@@ -84,7 +86,8 @@ TEST(CpuDevice, EnqueueingDoesNotWaitForWork) {
   EXPECT_TRUE(ran);
 }
 
-// Each lane finishes only if the other runs at the same time: A waits for B's first half, B for A's.
+// Each lane finishes only if the other runs at the same time: A waits for B's first half, B for
+// A's.
 TEST(CpuDevice, ComputeAndCommRunAtTheSameTime) {
   Lanes lanes;
   Flag a, b;
@@ -142,7 +145,8 @@ TEST(CpuDevice, WorkThatThrowsPoisonsItsStream) {
   lanes.compute->launch(work("later", [&](Parallel&) { later = true; }));
   const Event after = lanes.compute->record();
   EXPECT_EQ(code_of(*lanes.compute), Code::capacity);
-  EXPECT_EQ(failure_of(*lanes.compute), "no room") << "the first failure is rethrown until it is cleared";
+  EXPECT_EQ(failure_of(*lanes.compute), "no room")
+      << "the first failure is rethrown until it is cleared";
   EXPECT_FALSE(later);
   EXPECT_TRUE(after.failed());
   EXPECT_EQ(after.state()->failure(), "u0/L3/experts: no room");
@@ -160,8 +164,9 @@ TEST(CpuDevice, AFailedEventPoisonsWhoWaits) {
   lanes.comm->launch(work("dispatch", [](Parallel&) {}));
   lanes.comm->wait(lanes.compute->record());
   lanes.comm->launch(work("send", [&](Parallel&) { sent = true; }));
-  EXPECT_EQ(failure_of(*lanes.comm),
-            "comm, after u0/L3/dispatch: the end of u0/L3/attention failed: u0/L3/attention: broken");
+  EXPECT_EQ(
+      failure_of(*lanes.comm),
+      "comm, after u0/L3/dispatch: the end of u0/L3/attention failed: u0/L3/attention: broken");
   EXPECT_EQ(code_of(*lanes.comm), Code::aborted);
   EXPECT_FALSE(sent);
   EXPECT_THROW(lanes.compute->synchronize(), std::runtime_error);
@@ -183,7 +188,8 @@ TEST(CpuDevice, AnEventThatNeverComesTimesOut) {
   lanes.comm->wait(flag.event);
   const Event after = lanes.comm->record();
   EXPECT_EQ(code_of(*lanes.comm), Code::timeout);
-  EXPECT_EQ(failure_of(*lanes.comm), "comm, after u0/L3/dispatch: no sign of the end of u0/flag for 1 ms");
+  EXPECT_EQ(failure_of(*lanes.comm),
+            "comm, after u0/L3/dispatch: no sign of the end of u0/flag for 1 ms");
   EXPECT_TRUE(after.failed());
   flag.raise();  // too late, but harmless
   lanes.comm->clear_failure();
@@ -212,8 +218,8 @@ TEST(CpuDevice, ADestroyedStreamDropsItsQueue) {
   const Event end = stream->record();
   began.event.state()->wait_until(Clock::now() + std::chrono::seconds(60));
   std::thread destroyer([&] { stream.reset(); });
-  // The destructor cannot return before the gate opens, and sets its flag before it waits: if the gate opened earlier,
-  // the second body may still run. Only the events are then certain.
+  // The destructor cannot return before the gate opens, and sets its flag before it waits: if the
+  // gate opened earlier, the second body may still run. Only the events are then certain.
   gate.raise();
   destroyer.join();
   EXPECT_TRUE(end.done());
@@ -225,7 +231,8 @@ TEST(CpuDevice, FlushesDenormalsOnEveryThread) {
   std::atomic<int> kept{0};
   const auto probe = [&kept](Parallel& parallel) {
     parallel.run(1000, [&](int64_t, int) {
-      volatile float tiny = std::numeric_limits<float>::min(), denormal = std::numeric_limits<float>::denorm_min();
+      volatile float tiny = std::numeric_limits<float>::min(),
+                     denormal = std::numeric_limits<float>::denorm_min();
       volatile float result = tiny * 0.5F, input = denormal * 2.0F;
       if (result != 0.0F || input != 0.0F) ++kept;
     });
@@ -250,7 +257,8 @@ TEST(CpuDevice, HandsManyItemsBetweenLanes) {
       values[static_cast<size_t>(i)] = part[0] + part[1] + part[2];
     }));
     lanes.comm->wait(lanes.compute->record());
-    lanes.comm->launch(work("sum", [&values, &sum, i](Parallel&) { sum += values[static_cast<size_t>(i)]; }));
+    lanes.comm->launch(
+        work("sum", [&values, &sum, i](Parallel&) { sum += values[static_cast<size_t>(i)]; }));
     if (i % 10 == 0) lanes.compute->wait(lanes.comm->record());
     if (i % 1000 == 0) lanes.compute->synchronize();
   }

@@ -1,4 +1,5 @@
-// Denormal numbers are zero in every kernel: the bits of a result must not depend on the thread that computed it.
+// Denormal numbers are zero in every kernel: the bits of a result must not depend on the thread
+// that computed it.
 #pragma once
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -6,7 +7,8 @@
 
 namespace hocket::device::cpu {
 
-/// While it lives, this thread flushes denormal results to zero and reads denormal inputs as zero (MXCSR FTZ, DAZ).
+/// While it lives, this thread flushes denormal results to zero and reads denormal inputs as zero
+/// (MXCSR FTZ, DAZ).
 class FlushDenormals {
  public:
 #if defined(__x86_64__)

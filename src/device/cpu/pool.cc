@@ -9,7 +9,8 @@ namespace hocket::device::cpu {
 Pool::Pool(int width) {
   if (width < 1) throw InvariantError(fmt::format("a pool of {} threads: at least 1", width));
   threads_.reserve(static_cast<size_t>(width) - 1);
-  for (int worker = 1; worker < width; ++worker) threads_.emplace_back([this, worker] { serve(worker); });
+  for (int worker = 1; worker < width; ++worker)
+    threads_.emplace_back([this, worker] { serve(worker); });
 }
 
 Pool::~Pool() {
@@ -50,7 +51,8 @@ void Pool::serve(int worker) {
 bool Pool::join() {
   int members = members_.load(std::memory_order_acquire);
   while (members != kClosed) {
-    if (members_.compare_exchange_weak(members, members + 1, std::memory_order_acq_rel)) return true;
+    if (members_.compare_exchange_weak(members, members + 1, std::memory_order_acq_rel))
+      return true;
   }
   return false;
 }

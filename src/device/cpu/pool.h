@@ -10,8 +10,9 @@
 
 namespace hocket::device::cpu {
 
-/// `width - 1` threads and the caller of run(), who take indices from one counter. A thread that is still waking up when
-/// the indices have run out is not waited for. run() is for one thread at a time and must not be called from a body.
+/// `width - 1` threads and the caller of run(), who take indices from one counter. A thread that is
+/// still waking up when the indices have run out is not waited for. run() is for one thread at a
+/// time and must not be called from a body.
 class Pool final : public Parallel {
  public:
   explicit Pool(int width);  ///< at least 1; 1 has no threads and runs everything on the caller

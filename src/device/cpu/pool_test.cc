@@ -18,7 +18,8 @@ TEST(Pool, CallsEveryIndexOnce) {
         ++calls[static_cast<size_t>(index)];
         if (worker < 0 || worker >= width) ++bad_workers;
       });
-      for (const auto& n : calls) EXPECT_EQ(n.load(), 1) << width << " threads, " << count << " indices";
+      for (const auto& n : calls)
+        EXPECT_EQ(n.load(), 1) << width << " threads, " << count << " indices";
       EXPECT_EQ(bad_workers.load(), 0);
     }
   }
@@ -85,7 +86,8 @@ TEST(Pool, RethrowsTheFirstExceptionAndCanBeUsedAgain) {
 TEST(Pool, EveryBodyMayThrow) {
   Pool pool(4);
   for (int round = 0; round < 100; ++round) {
-    EXPECT_THROW(pool.run(8, [](int64_t, int) { throw std::runtime_error("each"); }), std::runtime_error);
+    EXPECT_THROW(pool.run(8, [](int64_t, int) { throw std::runtime_error("each"); }),
+                 std::runtime_error);
   }
 }
 

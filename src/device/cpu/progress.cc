@@ -5,7 +5,8 @@
 namespace hocket::device::cpu {
 
 std::string Signal::describe() const {
-  return *last_.stage == '\0' ? "an event recorded before any work" : fmt::format("the end of {}", last_.str());
+  return *last_.stage == '\0' ? "an event recorded before any work"
+                              : fmt::format("the end of {}", last_.str());
 }
 
 void Progress::run(Work& work, Parallel& parallel) {
@@ -17,20 +18,21 @@ void Progress::run(Work& work, Parallel& parallel) {
   } catch (const std::exception& error) {
     fail(std::current_exception(), fmt::format("{}: {}", work.label.str(), error.what()));
   } catch (...) {
-    fail(std::current_exception(), fmt::format("{}: an exception of unknown type", work.label.str()));
+    fail(std::current_exception(),
+         fmt::format("{}: an exception of unknown type", work.label.str()));
   }
 }
 
 void Progress::pass(const Event& event) {
   if (failed() || !event.failed()) return;
-  const std::string message =
-      fmt::format("{}: {} failed: {}", where(), event.state()->describe(), event.state()->failure());
+  const std::string message = fmt::format("{}: {} failed: {}", where(), event.state()->describe(),
+                                          event.state()->failure());
   fail(std::make_exception_ptr(Error(Code::aborted, message)), message);
 }
 
 void Progress::time_out(const Event& event, std::chrono::milliseconds waited) {
-  const std::string message =
-      fmt::format("{}: no sign of {} for {} ms", where(), event.state()->describe(), waited.count());
+  const std::string message = fmt::format("{}: no sign of {} for {} ms", where(),
+                                          event.state()->describe(), waited.count());
   fail(std::make_exception_ptr(Error(Code::timeout, message)), message);
 }
 
@@ -40,7 +42,8 @@ void Progress::cancel(const std::string& why) {
 }
 
 std::string Progress::where() const {
-  return *last_.stage == '\0' ? fmt::format("{}, before any work", lane_) : fmt::format("{}, after {}", lane_, last_.str());
+  return *last_.stage == '\0' ? fmt::format("{}, before any work", lane_)
+                              : fmt::format("{}, after {}", lane_, last_.str());
 }
 
 void Progress::fail(std::exception_ptr error, std::string reason) {

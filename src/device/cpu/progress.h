@@ -1,4 +1,5 @@
-// What the streams of this folder share: their events, and how a failure turns all that follows into nothing.
+// What the streams of this folder share: their events, and how a failure turns all that follows
+// into nothing.
 #pragma once
 #include <exception>
 #include <memory>
@@ -10,7 +11,8 @@
 
 namespace hocket::device::cpu {
 
-using Reason = std::shared_ptr<const std::string>;  // owners: the failed stream and every event that it fails
+using Reason =
+    std::shared_ptr<const std::string>;  // owners: the failed stream and every event that it fails
 
 /// The event that Stream::record() makes. Fired once, by the thread that executes the stream.
 class Signal : public Event::State {
@@ -36,8 +38,8 @@ class Signal : public Event::State {
 /// One entry of a stream: nothing (also: the end), work, an event to fire, an event to wait for.
 using Item = std::variant<std::monostate, Work, std::shared_ptr<Signal>, Event>;
 
-/// How far a stream has come: its last work and its first failure. Used by the thread that executes the stream, and by
-/// the host when the stream is drained.
+/// How far a stream has come: its last work and its first failure. Used by the thread that executes
+/// the stream, and by the host when the stream is drained.
 class Progress {
  public:
   explicit Progress(std::string_view lane) : lane_(lane) {}

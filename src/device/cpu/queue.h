@@ -11,8 +11,9 @@
 
 namespace hocket::device::cpu {
 
-/// Unbounded, first in, first out; one thread pushes, one takes. Never blocks the producer. Memory comes in segments
-/// that are used again: nothing is allocated once the deepest backlog has been seen.
+/// Unbounded, first in, first out; one thread pushes, one takes. Never blocks the producer. Memory
+/// comes in segments that are used again: nothing is allocated once the deepest backlog has been
+/// seen.
 class Queue {
  public:
   Queue() { head_ = tail_ = segment(); }

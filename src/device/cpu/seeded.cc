@@ -1,10 +1,10 @@
 #include "device/cpu/seeded.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <deque>
 #include <numeric>
-
-#include <fmt/format.h>
 
 #include "device/cpu/float_mode.h"
 #include "device/cpu/progress.h"
@@ -80,7 +80,8 @@ class SeededDevice::SeededStream final : public Stream {
   }
   /// REQUIRES: the head is an event.
   std::string blocked() const {
-    return fmt::format("{}, waits for {}", progress_.where(), std::get<Event>(queue_.front()).state()->describe());
+    return fmt::format("{}, waits for {}", progress_.where(),
+                       std::get<Event>(queue_.front()).state()->describe());
   }
 
  private:
@@ -109,10 +110,12 @@ void SeededDevice::drain() {
   }
   std::string blocked;
   for (size_t i = 0; i < streams_.size(); ++i) {
-    if (!streams_[i]->empty()) blocked += fmt::format("\n  stream {} ({})", i, streams_[i]->blocked());
+    if (!streams_[i]->empty())
+      blocked += fmt::format("\n  stream {} ({})", i, streams_[i]->blocked());
   }
   if (blocked.empty()) return;
-  throw InvariantError("deadlock: every stream that has work waits for an event that nobody can fire:" + blocked);
+  throw InvariantError(
+      "deadlock: every stream that has work waits for an event that nobody can fire:" + blocked);
 }
 
 }  // namespace hocket::device::cpu

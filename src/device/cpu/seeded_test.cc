@@ -48,7 +48,8 @@ TEST(SeededDevice, NothingRunsBeforeItIsDrained) {
   bool ran = false;
   stream->launch(work("a", [&](Parallel&) { ran = true; }));
   const Event event = stream->record();
-  EXPECT_FALSE(event.state()->wait_until(Clock::time_point::max())) << "must not block: nobody else would run it";
+  EXPECT_FALSE(event.state()->wait_until(Clock::time_point::max()))
+      << "must not block: nobody else would run it";
   EXPECT_FALSE(ran);
   stream->synchronize();
   EXPECT_TRUE(ran && event.done() && event.state()->wait_until(Clock::time_point::min()));
@@ -110,8 +111,12 @@ TEST(SeededDevice, ReportsADeadlockAndCanGoOn) {
     FAIL() << "no deadlock was reported";
   } catch (const InvariantError& error) {
     EXPECT_THAT(error.what(), HasSubstr("deadlock: "));
-    EXPECT_THAT(error.what(), HasSubstr("stream 0 (compute, before any work, waits for the end of u1/L2/dispatch)"));
-    EXPECT_THAT(error.what(), HasSubstr("stream 1 (comm, after u1/L2/dispatch, waits for the end of u0/L5/flag)"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("stream 0 (compute, before any work, waits for the end of u1/L2/dispatch)"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("stream 1 (comm, after u1/L2/dispatch, waits for the end of u0/L5/flag)"));
   }
   flag->fire(nullptr);
   device.drain();

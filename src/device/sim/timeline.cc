@@ -1,8 +1,8 @@
 #include "device/sim/timeline.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace hocket::device::sim {
 
@@ -11,8 +11,10 @@ Nanos overlap(const Span& a, const Span& b) {
 }
 
 const Span& Timeline::at(std::string_view name) const {
-  const auto found = std::find_if(spans_.begin(), spans_.end(), [name](const Span& span) { return span.name == name; });
-  if (found == spans_.end()) throw InvariantError(fmt::format("no span {} among {}", name, spans_.size()));
+  const auto found = std::find_if(spans_.begin(), spans_.end(),
+                                  [name](const Span& span) { return span.name == name; });
+  if (found == spans_.end())
+    throw InvariantError(fmt::format("no span {} among {}", name, spans_.size()));
   return *found;
 }
 

@@ -18,8 +18,9 @@ struct Moment final : Event::State {
 }  // namespace
 
 Nanos price(const Cost& cost, const Rates& rates) {
-  const double ns = std::max({cost.flops / rates.flops_per_ns, cost.memory_bytes / rates.memory_bytes_per_ns,
-                              cost.wire_bytes / rates.wire_bytes_per_ns});
+  const double ns =
+      std::max({cost.flops / rates.flops_per_ns, cost.memory_bytes / rates.memory_bytes_per_ns,
+                cost.wire_bytes / rates.wire_bytes_per_ns});
   return Nanos(std::llround(ns));
 }
 
@@ -36,7 +37,8 @@ class VirtualDevice::VirtualStream final : public Stream {
   void wait(const Event& event) override {
     if (event.state() == nullptr) return;
     const auto* moment = dynamic_cast<const Moment*>(event.state());
-    if (moment == nullptr) throw InvariantError(lane_ + ": a virtual stream waits for " + event.state()->describe());
+    if (moment == nullptr)
+      throw InvariantError(lane_ + ": a virtual stream waits for " + event.state()->describe());
     tail_ = std::max(tail_, moment->time);
   }
   void synchronize() override { device_.host_ = std::max(device_.host_, tail_); }

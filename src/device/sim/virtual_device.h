@@ -1,5 +1,5 @@
-// A device without data: a launch advances a clock by its price. Answers whether transfers hide behind compute. Not here:
-// ranks that wait for each other; this is one rank among equal ones.
+// A device without data: a launch advances a clock by its price. Answers whether transfers hide
+// behind compute. Not here: ranks that wait for each other; this is one rank among equal ones.
 #pragma once
 #include "device/sim/timeline.h"
 #include "device/stream.h"
@@ -11,11 +11,12 @@ struct Rates {
   double flops_per_ns = 1, memory_bytes_per_ns = 1, wire_bytes_per_ns = 1;
   Nanos launch{0};
 };
-/// The slowest of compute, memory and wire, rounded to a nanosecond. Source: Williams et al. 2009, "Roofline".
+/// The slowest of compute, memory and wire, rounded to a nanosecond. Source: Williams et al. 2009,
+/// "Roofline".
 Nanos price(const Cost& cost, const Rates& rates);
 
-/// The host is a clock, each stream is a clock; bodies are dropped, waits take no real time. Used from one thread. Takes
-/// events of VirtualDevice only, which never fail.
+/// The host is a clock, each stream is a clock; bodies are dropped, waits take no real time. Used
+/// from one thread. Takes events of VirtualDevice only, which never fail.
 class VirtualDevice final : public Device {
  public:
   explicit VirtualDevice(Rates rates) : rates_(rates) {}

@@ -7,7 +7,9 @@
 namespace hocket::device::sim {
 namespace {
 
-Work work(const char* stage, Cost cost) { return Work{{stage, 0, 1}, cost, [](Parallel&) { FAIL() << "ran"; }}; }
+Work work(const char* stage, Cost cost) {
+  return Work{{stage, 0, 1}, cost, [](Parallel&) { FAIL() << "ran"; }};
+}
 
 TEST(VirtualDevice, PricesTheSlowestResource) {
   const Rates rates{.flops_per_ns = 10, .memory_bytes_per_ns = 2, .wire_bytes_per_ns = 0.5};
