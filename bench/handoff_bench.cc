@@ -37,8 +37,11 @@ void hand_off(benchmark::State& state) {
     std::vector<dbo::Pass> passes;
     ubs.reserve(static_cast<size_t>(count));
     for (int i = 0; i < count; ++i) {
-      ubs.push_back(dbo::Ubatch{
-          .index = i, .compute = *compute, .comm = *comm, .arena = arena, .overlap = dbo::Overlap::on});
+      ubs.push_back(dbo::Ubatch{.index = i,
+                                .compute = *compute,
+                                .comm = *comm,
+                                .arena = arena,
+                                .overlap = dbo::Overlap::on});
       tasks.push_back(turns(ubs.back(), kTurns));
     }
     for (size_t i = 0; i < ubs.size(); ++i) passes.push_back({&ubs[i], &tasks[i]});
@@ -78,7 +81,8 @@ void enqueue(benchmark::State& state) {
                   }});
     compute->wait(gate->record());
     state.ResumeTiming();
-    for (int i = 0; i < kBatch; ++i) compute->launch({{"work", 0, 0}, {}, [](device::Parallel&) {}});
+    for (int i = 0; i < kBatch; ++i)
+      compute->launch({{"work", 0, 0}, {}, [](device::Parallel&) {}});
     state.PauseTiming();
     open.ring();
     compute->synchronize();

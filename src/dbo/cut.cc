@@ -26,7 +26,8 @@ class LegalCuts {
       const int64_t last = starts[static_cast<size_t>(row.writer)] + row.writer_tokens - 1;
       if (last > starts[reader]) all.push_back({starts[reader], last});
     }
-    std::sort(all.begin(), all.end(), [](const Forbidden& a, const Forbidden& b) { return a.after < b.after; });
+    std::sort(all.begin(), all.end(),
+              [](const Forbidden& a, const Forbidden& b) { return a.after < b.after; });
     for (const Forbidden& next : all) {  // merged, so that the ends of an entry are legal
       if (!forbidden_.empty() && next.after <= forbidden_.back().last) {
         forbidden_.back().last = std::max(forbidden_.back().last, next.last);
@@ -36,7 +37,8 @@ class LegalCuts {
     }
   }
   bool allow(int64_t cut) const { return around(cut) == nullptr; }
-  /// `cut` itself, or the nearest legal one that has tokens on both sides, the later of two; none: there is no such cut.
+  /// `cut` itself, or the nearest legal one that has tokens on both sides, the later of two; none:
+  /// there is no such cut.
   std::optional<int64_t> nearest(int64_t cut) const {
     const Forbidden* here = around(cut);
     if (here == nullptr) return cut;
@@ -67,47 +69,58 @@ struct Share {
   int64_t k, ubatches;
   int64_t of(int64_t whole) const { return k * whole / ubatches; }
   /// How far `part` of `whole` is from it, times `ubatches`: exact in integers.
-  int64_t distance(int64_t part, int64_t whole) const { return std::abs(part * ubatches - k * whole); }
+  int64_t distance(int64_t part, int64_t whole) const {
+    return std::abs(part * ubatches - k * whole);
+  }
 };
 
-/// The legal boundary between two requests that is nearest to the share in tokens; ties go to the later one.
-std::optional<int64_t> boundary_cut(const std::vector<int64_t>& starts, const LegalCuts& legal, Share share) {
+/// The legal boundary between two requests that is nearest to the share in tokens; ties go to the
+/// later one.
+std::optional<int64_t> boundary_cut(const std::vector<int64_t>& starts, const LegalCuts& legal,
+                                    Share share) {
   std::optional<int64_t> best;
   for (size_t row = 1; row + 1 < starts.size(); ++row) {
     if (!legal.allow(starts[row])) continue;
-    if (!best || share.distance(starts[row], starts.back()) <= share.distance(*best, starts.back())) best = starts[row];
+    if (!best || share.distance(starts[row], starts.back()) <= share.distance(*best, starts.back()))
+      best = starts[row];
   }
   return best;
 }
 
-/// Between verify groups: the boundary nearest to the share in requests, so that query lengths stay uniform.
-std::optional<int64_t> uniform_cut(const std::vector<int64_t>& starts, const LegalCuts& legal, Share share) {
+/// Between verify groups: the boundary nearest to the share in requests, so that query lengths stay
+/// uniform.
+std::optional<int64_t> uniform_cut(const std::vector<int64_t>& starts, const LegalCuts& legal,
+                                   Share share) {
   const auto rows = static_cast<int64_t>(starts.size()) - 1;
   const int64_t middle = share.of(rows);
   const auto start = [&](int64_t row) { return starts[static_cast<size_t>(row)]; };
   if (legal.allow(start(middle))) return start(middle);
   for (int64_t distance = 1; distance < rows; ++distance) {
-    if (middle + distance < rows && legal.allow(start(middle + distance))) return start(middle + distance);
-    if (middle - distance > 0 && legal.allow(start(middle - distance))) return start(middle - distance);
+    if (middle + distance < rows && legal.allow(start(middle + distance)))
+      return start(middle + distance);
+    if (middle - distance > 0 && legal.allow(start(middle - distance)))
+      return start(middle - distance);
   }
   return std::nullopt;
 }
 
-std::optional<int64_t> one_cut(const StepPlan& plan, const std::vector<int64_t>& starts, const LegalCuts& legal,
-                               Share share, const CutPolicy& policy) {
+std::optional<int64_t> one_cut(const StepPlan& plan, const std::vector<int64_t>& starts,
+                               const LegalCuts& legal, Share share, const CutPolicy& policy) {
   const int64_t tokens = starts.back();
   if (plan.uniform_query > 0) return uniform_cut(starts, legal, share);
   if (policy.kind == CutKind::token) return legal.nearest(share.of(tokens));
   const std::optional<int64_t> boundary = boundary_cut(starts, legal, share);
   if (policy.kind == CutKind::request) return boundary;
-  // The edge of the tolerance counts as inside: the slack is for products that are not exact in binary.
+  // The edge of the tolerance counts as inside: the slack is for products that are not exact in
+  // binary.
   const double reach = policy.snap_tolerance * static_cast<double>(tokens * share.ubatches) + 1e-6;
   const bool snaps = boundary && static_cast<double>(share.distance(*boundary, tokens)) <= reach;
   return snaps ? boundary : legal.nearest(share.of(tokens));
 }
 
-std::vector<TokenRange> ranges_of(const StepPlan& plan, const std::vector<int64_t>& starts, const LegalCuts& legal,
-                                  int64_t ubatches, const CutPolicy& policy) {
+std::vector<TokenRange> ranges_of(const StepPlan& plan, const std::vector<int64_t>& starts,
+                                  const LegalCuts& legal, int64_t ubatches,
+                                  const CutPolicy& policy) {
   std::vector<TokenRange> ranges;
   int64_t begin = 0;
   for (int64_t k = 1; k < ubatches; ++k) {
@@ -125,13 +138,16 @@ std::vector<TokenRange> ranges_of(const StepPlan& plan, const std::vector<int64_
 }
 
 bool any_empty(const std::vector<TokenRange>& ranges) {
-  return std::any_of(ranges.begin(), ranges.end(), [](const TokenRange& range) { return range.size() == 0; });
+  return std::any_of(ranges.begin(), ranges.end(),
+                     [](const TokenRange& range) { return range.size() == 0; });
 }
 
 }  // namespace
 
 Cut cut(const StepPlan& plan, int ubatches, const CutPolicy& policy) {
-  if (ubatches < 1) throw InvariantError("a step is cut into " + std::to_string(ubatches) + " ubatches: at least 1");
+  if (ubatches < 1)
+    throw InvariantError("a step is cut into " + std::to_string(ubatches) +
+                         " ubatches: at least 1");
   const std::vector<int64_t> starts = boundaries_of(plan);
   const int64_t tokens = starts.back();
   Cut result{ranges_of(plan, starts, LegalCuts(plan, starts), ubatches, policy)};

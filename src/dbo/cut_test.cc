@@ -41,7 +41,8 @@ TEST(Cut, TokenCutsAsTheTableSays) {
   };
   for (const Row& row : table) {
     const StepPlan plan = plan_of(row.queries);
-    EXPECT_EQ(queries_of(plan, cut(plan, row.ubatches, kToken)), row.want) << testing::PrintToString(row.queries);
+    EXPECT_EQ(queries_of(plan, cut(plan, row.ubatches, kToken)), row.want)
+        << testing::PrintToString(row.queries);
   }
 }
 
@@ -66,23 +67,28 @@ TEST(Cut, AutoSnapsToBoundariesAsTheTableSays) {
   };
   for (const Row& row : table) {
     const StepPlan plan = plan_of(row.queries);
-    EXPECT_EQ(queries_of(plan, cut(plan, 2, kAuto)), (Queries{row.u0, row.u1})) << testing::PrintToString(row.queries);
+    EXPECT_EQ(queries_of(plan, cut(plan, 2, kAuto)), (Queries{row.u0, row.u1}))
+        << testing::PrintToString(row.queries);
   }
 }
 
 TEST(Cut, TheEdgeOfTheToleranceIsInside) {
-  for (int64_t hundreds : {1, 7, 33, 100}) {  // a share of exactly 0.48 or 0.52, and one token beyond
+  for (int64_t hundreds :
+       {1, 7, 33, 100}) {  // a share of exactly 0.48 or 0.52, and one token beyond
     const int64_t low = 48 * hundreds, high = 52 * hundreds;
     EXPECT_EQ(sizes(cut(plan_of({low, high}), 2, kAuto)), (Sizes{low, high}));
     EXPECT_EQ(sizes(cut(plan_of({high, low}), 2, kAuto)), (Sizes{high, low}));
-    EXPECT_EQ(sizes(cut(plan_of({low - 1, high + 1}), 2, kAuto)), (Sizes{50 * hundreds, 50 * hundreds}));
-    EXPECT_EQ(sizes(cut(plan_of({high + 1, low - 1}), 2, kAuto)), (Sizes{50 * hundreds, 50 * hundreds}));
+    EXPECT_EQ(sizes(cut(plan_of({low - 1, high + 1}), 2, kAuto)),
+              (Sizes{50 * hundreds, 50 * hundreds}));
+    EXPECT_EQ(sizes(cut(plan_of({high + 1, low - 1}), 2, kAuto)),
+              (Sizes{50 * hundreds, 50 * hundreds}));
   }
 }
 
 TEST(Cut, RequestCutsBetweenRequestsOnly) {
   EXPECT_EQ(sizes(cut(plan_of({8192, 1}), 2, kRequest)), (Sizes{8192, 1}));
-  EXPECT_EQ(sizes(cut(plan_of({1, 1, 10, 1, 1}), 2, kRequest)), (Sizes{12, 2})) << "a tie goes to the later boundary";
+  EXPECT_EQ(sizes(cut(plan_of({1, 1, 10, 1, 1}), 2, kRequest)), (Sizes{12, 2}))
+      << "a tie goes to the later boundary";
   EXPECT_EQ(sizes(cut(plan_of({3, 3, 3}), 2, kRequest)), (Sizes{6, 3}));
   EXPECT_EQ(sizes(cut(plan_of({42}), 2, kRequest)), (Sizes{42, 0})) << "one-sided";
   EXPECT_EQ(sizes(cut(plan_of({5, 5, 5, 5, 5, 5}), 3, kRequest)), (Sizes{10, 10, 10}));
@@ -99,7 +105,9 @@ TEST(Cut, UniformDecodesAreCutBetweenVerifyGroups) {
 }
 
 TEST(Cut, SaysWhyAUbatchIsEmpty) {
-  const auto cause = [](const StepPlan& plan, int ubatches, CutPolicy policy) { return cut(plan, ubatches, policy).cause; };
+  const auto cause = [](const StepPlan& plan, int ubatches, CutPolicy policy) {
+    return cut(plan, ubatches, policy).cause;
+  };
   EXPECT_EQ(cause(plan_of({}), 2, kAuto), CutCause::idle);
   EXPECT_EQ(cause(plan_of({1}), 2, kAuto), CutCause::shortage);
   EXPECT_EQ(cause(plan_of({1, 1}), 3, kToken), CutCause::shortage);
@@ -125,8 +133,14 @@ std::vector<Step> worked_table() {
   constexpr Reason kSplit = Reason::threshold, kShort = Reason::below_prefill_threshold;
   return {
       {1, {p(8192), p(8192), p(8192), p(8192)}, kSplit, Queries(4, {4096, 4096})},
-      {2, {p(8192), p(8192), p(8192), p(0)}, kSplit, {{4096, 4096}, {4096, 4096}, {4096, 4096}, {0, 0}}},
-      {3, {p(8192), decodes(16), decodes(16), decodes(16)}, kSplit, {{4096, 4096}, {8, 8}, {8, 8}, {8, 8}}},
+      {2,
+       {p(8192), p(8192), p(8192), p(0)},
+       kSplit,
+       {{4096, 4096}, {4096, 4096}, {4096, 4096}, {0, 0}}},
+      {3,
+       {p(8192), decodes(16), decodes(16), decodes(16)},
+       kSplit,
+       {{4096, 4096}, {8, 8}, {8, 8}, {8, 8}}},
       {4, {p(1000), p(513)}, kSplit, {{500, 500}, {256, 257}}},
       {5, {p(1000), p(512)}, kSplit, {{500, 500}, {256, 256}}},
       {6, {p(1100), p(530)}, kSplit, {{550, 550}, {265, 265}}},
@@ -155,8 +169,9 @@ TEST(Cut, StepsComeOutAsInTheWorkedTable) {
       records.push_back({.tokens = plan.tokens(), .uniform_query = plan.uniform_query});
     }
     History history;
-    const Policy policy{
-        .kind = PolicyKind::threshold, .prefill_threshold = step.prefill_threshold, .low_latency_capacity = 128};
+    const Policy policy{.kind = PolicyKind::threshold,
+                        .prefill_threshold = step.prefill_threshold,
+                        .low_latency_capacity = 128};
     const Decision decision = decide(records, policy, history);
     EXPECT_EQ(name(decision.reason), name(step.reason));
     EXPECT_EQ(decision.ubatches, step.reason == Reason::idle ? 0 : step.want.empty() ? 1 : 2);
@@ -164,7 +179,8 @@ TEST(Cut, StepsComeOutAsInTheWorkedTable) {
       EXPECT_EQ(decision.mode, Mode::high_throughput);
     }
     for (size_t rank = 0; rank < step.want.size(); ++rank) {
-      EXPECT_EQ(sizes(cut(step.ranks[rank], decision.ubatches, kToken)), step.want[rank]) << "rank " << rank;
+      EXPECT_EQ(sizes(cut(step.ranks[rank], decision.ubatches, kToken)), step.want[rank])
+          << "rank " << rank;
     }
   }
 }
@@ -174,13 +190,17 @@ struct Chunk {
   int64_t computed, length;
   bool operator==(const Chunk&) const = default;
 };
-void PrintTo(const Chunk& chunk, std::ostream* out) { *out << chunk.computed << "+" << chunk.length; }
-std::vector<std::vector<Chunk>> chunks_of(const StepPlan& plan, const std::vector<TokenRange>& ranges) {
+void PrintTo(const Chunk& chunk, std::ostream* out) {
+  *out << chunk.computed << "+" << chunk.length;
+}
+std::vector<std::vector<Chunk>> chunks_of(const StepPlan& plan,
+                                          const std::vector<TokenRange>& ranges) {
   std::vector<std::vector<Chunk>> all;
   for (const TokenRange& range : ranges) {
     all.emplace_back();
     for (const Part& part : parts_of(plan, range)) {
-      all.back().push_back({plan.rows[static_cast<size_t>(part.row)].computed + part.first, part.count});
+      all.back().push_back(
+          {plan.rows[static_cast<size_t>(part.row)].computed + part.first, part.count});
     }
   }
   return all;

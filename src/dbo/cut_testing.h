@@ -9,7 +9,8 @@ namespace hocket::dbo {
 inline StepPlan plan_of(const std::vector<int64_t>& queries) {
   StepPlan plan;
   for (int64_t query : queries) {
-    plan.rows.push_back({.request = static_cast<int64_t>(plan.rows.size()), .computed = 0, .query = query});
+    plan.rows.push_back(
+        {.request = static_cast<int64_t>(plan.rows.size()), .computed = 0, .query = query});
   }
   return plan;
 }

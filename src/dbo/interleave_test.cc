@@ -1,4 +1,5 @@
-// A toy model through run() and Exchange, in many orders of its streams: which waits are needed, and what sharing breaks.
+// A toy model through run() and Exchange, in many orders of its streams: which waits are needed,
+// and what sharing breaks.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -14,7 +15,8 @@ constexpr int kLayers = 4;
 
 enum class Mistake { none, no_arrival_wait, shared_buffer, wrong_turns };
 
-// Sends `from` to `to` through a wire buffer. With a mistake, compute does not wait for the arrival.
+// Sends `from` to `to` through a wire buffer. With a mistake, compute does not wait for the
+// arrival.
 class Copy final : public Transfer {
  public:
   struct Path {
@@ -24,7 +26,8 @@ class Copy final : public Transfer {
   };
   Copy(Ubatch& ub, Path path, Mistake mistake) : ub_(ub), path_(path), mistake_(mistake) {}
   void prepare(device::Stream&) override {
-    ub_.lane().launch("prepare", {}, [path = path_](device::Parallel&) { *path.wire = *path.from; });
+    ub_.lane().launch("prepare", {},
+                      [path = path_](device::Parallel&) { *path.wire = *path.from; });
   }
   void receive(device::Stream& compute) override {
     if (mistake_ != Mistake::no_arrival_wait) compute.wait(arrived_);
@@ -32,7 +35,8 @@ class Copy final : public Transfer {
 
  private:
   void push(device::Stream& comm) override {
-    ub_.comm_lane().launch("push", {}, [path = path_](device::Parallel&) { *path.to = *path.wire + 1; });
+    ub_.comm_lane().launch("push", {},
+                           [path = path_](device::Parallel&) { *path.to = *path.wire + 1; });
     arrived_ = comm.record();
   }
   Ubatch& ub_;
@@ -41,7 +45,8 @@ class Copy final : public Transfer {
   device::Event arrived_;
 };
 
-// `x` of a ubatch, and the sum that every ubatch adds to in turn, as a continuation reads the K/V of earlier parts.
+// `x` of a ubatch, and the sum that every ubatch adds to in turn, as a continuation reads the K/V
+// of earlier parts.
 struct State {
   std::vector<int64_t> x, wire, received;
   std::vector<int64_t> prefix = std::vector<int64_t>(kLayers, 0);
@@ -52,7 +57,8 @@ Task forward(Ubatch& ub, State& state, Mistake mistake) {
   const size_t w = mistake == Mistake::shared_buffer ? 0 : i;
   for (int l = 0; l < kLayers; ++l) {
     ub.layer = static_cast<int16_t>(l);
-    int64_t *x = &state.x[i], *received = &state.received[i], *prefix = &state.prefix[static_cast<size_t>(l)];
+    int64_t *x = &state.x[i], *received = &state.received[i],
+            *prefix = &state.prefix[static_cast<size_t>(l)];
     ub.lane().launch("attention", {}, [x, prefix](device::Parallel&) {
       *x = 3 * *x + *prefix;
       *prefix += *x;
@@ -64,7 +70,8 @@ Task forward(Ubatch& ub, State& state, Mistake mistake) {
   }
 }
 
-std::vector<int64_t> result(int ubatches, Overlap overlap, uint64_t seed, Mistake mistake = Mistake::none) {
+std::vector<int64_t> result(int ubatches, Overlap overlap, uint64_t seed,
+                            Mistake mistake = Mistake::none) {
   device::cpu::SeededDevice device(seed);
   const auto compute = device.make_stream("compute"), comm = device.make_stream("comm");
   device::Arena arena(0);
@@ -76,7 +83,8 @@ std::vector<int64_t> result(int ubatches, Overlap overlap, uint64_t seed, Mistak
   std::vector<Pass> passes;
   ubs.reserve(n);
   for (int i = 0; i < ubatches; ++i) {
-    ubs.push_back(Ubatch{.index = i, .compute = *compute, .comm = *comm, .arena = arena, .overlap = overlap});
+    ubs.push_back(
+        Ubatch{.index = i, .compute = *compute, .comm = *comm, .arena = arena, .overlap = overlap});
     tasks.push_back(forward(ubs.back(), state, mistake));
   }
   for (size_t i = 0; i < n; ++i) passes.push_back({&ubs[i], &tasks[i]});
@@ -104,7 +112,8 @@ std::vector<int64_t> reference(int ubatches) {
 int wrong_of(int orders, int ubatches, Mistake mistake) {
   int wrong = 0;
   for (int seed = 0; seed < orders; ++seed) {
-    wrong += result(ubatches, Overlap::on, static_cast<uint64_t>(seed), mistake) != reference(ubatches);
+    wrong +=
+        result(ubatches, Overlap::on, static_cast<uint64_t>(seed), mistake) != reference(ubatches);
   }
   return wrong;
 }
@@ -119,9 +128,13 @@ TEST(Interleaving, EveryOrderGivesTheSameValues) {
   }
 }
 
-TEST(Interleaving, FindsAMissingArrivalWait) { EXPECT_GT(wrong_of(200, 2, Mistake::no_arrival_wait), 100); }
+TEST(Interleaving, FindsAMissingArrivalWait) {
+  EXPECT_GT(wrong_of(200, 2, Mistake::no_arrival_wait), 100);
+}
 
-TEST(Interleaving, FindsABufferOfTwoUbatches) { EXPECT_GT(wrong_of(200, 2, Mistake::shared_buffer), 100); }
+TEST(Interleaving, FindsABufferOfTwoUbatches) {
+  EXPECT_GT(wrong_of(200, 2, Mistake::shared_buffer), 100);
+}
 
 TEST(Interleaving, FindsTurnsOutOfOrder) { EXPECT_EQ(wrong_of(50, 2, Mistake::wrong_turns), 50); }
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "device/cpu/seeded.h"
 #include "dbo/exchange.h"
+#include "device/cpu/seeded.h"
 
 namespace hocket::dbo {
 namespace {
@@ -26,7 +26,8 @@ struct Rig {
     }
   }
   device::cpu::SeededDevice device{1};
-  std::unique_ptr<device::Stream> compute = device.make_stream("compute"), comm = device.make_stream("comm");
+  std::unique_ptr<device::Stream> compute = device.make_stream("compute"),
+                                  comm = device.make_stream("comm");
   std::vector<device::Arena> arenas;
   std::vector<Ubatch> all;
 };
@@ -151,7 +152,8 @@ Task model(Ubatch& ub, const Throw& fault, int& live, int& finished) {
   ++finished;
 }
 
-// A throw in any stage of any layer of any ubatch leaves run(), frees every frame, and names the place.
+// A throw in any stage of any layer of any ubatch leaves run(), frees every frame, and names the
+// place.
 TEST(Fault, AG11_AThrowInAnyPassFreesAllFrames) {
   for (int ubatches = 1; ubatches <= 4; ++ubatches) {
     for (Overlap overlap : {Overlap::off, Overlap::on}) {
@@ -168,7 +170,8 @@ TEST(Fault, AG11_AThrowInAnyPassFreesAllFrames) {
           }
           const char* stages[] = {"attention", "experts", "finish"};
           EXPECT_EQ(where, (device::Label{stages[fault.stage], static_cast<int16_t>(bad),
-                                          static_cast<int16_t>(fault.layer)}.str()));
+                                          static_cast<int16_t>(fault.layer)}
+                                .str()));
           EXPECT_EQ(live, 0) << "frames leaked: " << where << " of " << ubatches;
           EXPECT_LT(finished, ubatches);
         }
@@ -221,8 +224,8 @@ TEST(Exchange, SendsBeforeItSuspendsAndReceivesWhenItResumes) {
   Rig rig(2);
   Log log;
   run_all(rig, [&](Ubatch& ub) { return exchanging(ub, log); });
-  EXPECT_EQ(log, (Log{"prepare0", "push0", "beside0", "prepare1", "push1", "beside1", "receive0", "after0", "receive1",
-                      "after1"}));
+  EXPECT_EQ(log, (Log{"prepare0", "push0", "beside0", "prepare1", "push1", "beside1", "receive0",
+                      "after0", "receive1", "after1"}));
   Rig plain(1, Overlap::off);
   log.clear();
   run_all(plain, [&](Ubatch& ub) { return exchanging(ub, log); });

@@ -1,4 +1,5 @@
-// Does the wire hide behind compute? On virtual time, with the figures of docs/dbo.md, and with the faults that lose it.
+// Does the wire hide behind compute? On virtual time, with the figures of docs/dbo.md, and with the
+// faults that lose it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +17,8 @@ namespace {
 using device::sim::Nanos;
 using device::sim::Timeline;
 
-// Durations of the stages of one layer of one ubatch, in ns: attention, shared experts, routed experts, dispatch, combine.
+// Durations of the stages of one layer of one ubatch, in ns: attention, shared experts, routed
+// experts, dispatch, combine.
 struct Costs {
   int64_t a, s, g, d, c;
   int64_t layer() const { return a + s + g + d + c; }
@@ -49,7 +51,8 @@ class WireReceivedOnComm final : public Wire {
   void receive(device::Stream& compute) override { compute.wait(ub_.comm.record()); }
 };
 
-// The fault of vLLM #38451: the event is recorded, and the transfer sent, when the ubatch is resumed.
+// The fault of vLLM #38451: the event is recorded, and the transfer sent, when the ubatch is
+// resumed.
 class LateExchange : public Yield {
  public:
   LateExchange(Ubatch& ub, Transfer& transfer) : Yield(ub), transfer_(transfer) {}
@@ -98,7 +101,8 @@ Timeline simulate(const Costs& costs, Options options) {
   std::vector<Pass> passes;
   ubs.reserve(static_cast<size_t>(options.ubatches));
   for (int i = 0; i < options.ubatches; ++i) {
-    ubs.push_back(Ubatch{.index = i, .compute = *lane, .comm = *comm, .arena = arena, .overlap = options.overlap});
+    ubs.push_back(Ubatch{
+        .index = i, .compute = *lane, .comm = *comm, .arena = arena, .overlap = options.overlap});
     tasks.push_back(model<AnExchange, AWire>(ubs.back(), options.layers, costs));
   }
   for (size_t i = 0; i < ubs.size(); ++i) passes.push_back({&ubs[i], &tasks[i]});
@@ -106,7 +110,9 @@ Timeline simulate(const Costs& costs, Options options) {
   return device.timeline();
 }
 
-int64_t serial(const Costs& costs, const Options& options) { return costs.layer() * options.layers * options.ubatches; }
+int64_t serial(const Costs& costs, const Options& options) {
+  return costs.layer() * options.layers * options.ubatches;
+}
 
 // D0 with A1, D1 with G0, C0 with G1, C1 with A0 of the next layer, all of layer 1.
 std::array<Nanos, 4> hidden(const Timeline& timeline) {
@@ -133,7 +139,8 @@ TEST(Timeline, TwentyLayersTakeTheMeasuredTime) {
 TEST(Timeline, NothingStartsBeforeItsInput) {
   for (Overlap overlap : {Overlap::off, Overlap::on}) {
     for (int ubatches = 1; ubatches <= 4; ++ubatches) {
-      const Timeline timeline = simulate({9, 4, 7, 5, 9}, {.layers = 3, .ubatches = ubatches, .overlap = overlap});
+      const Timeline timeline =
+          simulate({9, 4, 7, 5, 9}, {.layers = 3, .ubatches = ubatches, .overlap = overlap});
       for (int u = 0; u < ubatches; ++u) {
         Nanos last{0};
         for (int l = 0; l < 3; ++l) {
@@ -170,7 +177,8 @@ TEST(Timeline, ThreeLayersLookAsInTheDocument) {
   const Timeline timeline = simulate({9, 4, 7, 5, 9}, {});
   EXPECT_EQ(timeline.end(), Nanos(125));
   EXPECT_EQ(serial({9, 4, 7, 5, 9}, {}), 204);
-  EXPECT_EQ(timeline.at("u0/L0/shared").begin, Nanos(25));  // behind the experts, beside the combine
+  EXPECT_EQ(timeline.at("u0/L0/shared").begin,
+            Nanos(25));  // behind the experts, beside the combine
   EXPECT_EQ(timeline.at("u0/L0/combine").begin, Nanos(25));
   EXPECT_EQ(timeline.at("u1/L0/combine").begin, Nanos(36));
   EXPECT_EQ(timeline.at("u0/L1/attention").begin, Nanos(40));
@@ -190,7 +198,8 @@ TEST(Timeline, SpeedUpsAreThoseOfTheDocument) {
   for (const Case& one : cases) {
     const Options options{.layers = 61};
     const auto took = static_cast<double>(simulate(one.costs, options).end().count());
-    EXPECT_NEAR(static_cast<double>(serial(one.costs, options)) / took, one.want, 0.0005) << one.name;
+    EXPECT_NEAR(static_cast<double>(serial(one.costs, options)) / took, one.want, 0.0005)
+        << one.name;
   }
 }
 
@@ -207,8 +216,8 @@ TEST(Timeline, APeriodLiesBetweenTheBoundAndTheSlotFormula) {
     const int64_t period =
         (simulate(t, {.layers = 3}).end() - simulate(t, {.layers = 2}).end()).count();
     const int64_t bound = 2 * std::max(t.a + t.s + t.g, t.d + t.c);
-    const int64_t slots =
-        std::max(t.a, t.d) + std::max(t.g, t.d) + std::max(t.g + t.s, t.c) + std::max(t.a + t.s, t.c);
+    const int64_t slots = std::max(t.a, t.d) + std::max(t.g, t.d) + std::max(t.g + t.s, t.c) +
+                          std::max(t.a + t.s, t.c);
     EXPECT_GE(period, bound);
     EXPECT_LE(period, slots);
   }
@@ -224,7 +233,8 @@ TEST(Timeline, ASlowHostHidesNothing) {
   EXPECT_GE(timeline.end(), Nanos(20 * 8 * 1'000'000));
 }
 
-// Negative control of all the above: with the event recorded late the results would be right, and nothing overlaps.
+// Negative control of all the above: with the event recorded late the results would be right, and
+// nothing overlaps.
 TEST(Fault, ST01_ALateEventMakesTheStepSerial) {
   const Options twenty{.layers = 20};
   const Timeline late = simulate<LateExchange>(kMeasured, twenty);

@@ -46,9 +46,11 @@ inline Models load_ranks(const std::filesystem::path& folder, const ModelConfig&
 class RankRunner {
  public:
   static constexpr int64_t kBlockSize = 16, kBlocks = 40;
+  /// The generic kernels under a sanitizer on a busy machine are slow, and that is no failure.
+  static constexpr std::chrono::minutes kPatience{5};
 
   RankRunner(const Model& model, const ForwardSetup& setup, comm::AllToAll& a2a)
-      : model_(model), setup_(setup), a2a_(a2a), device_({.isa = setup.isa, .threads = setup.threads}),
+      : model_(model), setup_(setup), a2a_(a2a), device_({.isa = setup.isa, .threads = setup.threads, .wait_timeout = kPatience}),
         compute_(device_.make_stream("compute")), comm_(device_.make_stream("comm")), computed_(static_cast<size_t>(setup.requests)) {
     const ModelConfig& config = model.config();
     const ops::KvShape shape{setup.requests * kBlocks, kBlockSize, static_cast<int>(config.kv_heads),
@@ -177,6 +179,7 @@ inline std::vector<Logits> run_steps(const Models& models, const ForwardSetup& s
       config.max_tokens = setup.max_tokens;
       config.max_ubatches = setup.ubatches;
       config.backend = setup.backend;
+      config.timeout = RankRunner::kPatience;
       auto opened = comm::open(config, hub);
       if (!opened) throw Error(opened.error().code, opened.error().message);
       a2a = std::move(*opened);

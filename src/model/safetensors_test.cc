@@ -237,7 +237,7 @@ TEST(Safetensors, AgreesWithAnOracleOnMutatedHeaders) {
   std::mt19937_64 random(seed);
   const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
   int accepted = 0;
-  for (int round = 0; round < 200'000; ++round) {
+  for (int round = 0; round < 50'000; ++round) {
     std::string file = base;
     for (size_t edits = 1 + below(2); edits > 0; --edits) {
       const size_t at = 8 + below(file.size() - 8);
@@ -254,7 +254,7 @@ TEST(Safetensors, AgreesWithAnOracleOnMutatedHeaders) {
     accepted += expected ? 1 : 0;
     ASSERT_EQ(parse(file).has_value(), expected) << "seed " << seed << " round " << round << "\n" << file.substr(8);
   }
-  EXPECT_GT(accepted, 500);
+  EXPECT_GT(accepted, 200);
 }
 
 }  // namespace

@@ -185,12 +185,19 @@ TEST(Server, BodiesThatAreTooLarge) {
 
 TEST(Server, ChunkedBodiesAndContinue) {
   TestServer server;
+  const std::string head =
+      "POST /v1/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n";
   Client client = server.client();
-  client.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n");
+  client.send(head);
   EXPECT_EQ(client.head().status, 100);
-  client.send("10\r\n{\"prompt\":\"abc\",\r\n10\r\n\"max_tokens\":1}\r\n0\r\n\r\n");
-  const Response refused = client.response();  // the second 0x10 counts one byte more than there is before the line's end
-  EXPECT_EQ(refused.status, 400);
+  client.send("10\r\n{\"prompt\":\"abc\",\r\nF\r\n\"max_tokens\":1}\r\n0\r\n\r\n");
+  ASSERT_TRUE(server.engine.wait_submitted(1));
+  server.engine.token(0, 10, "x", FinishReason::length);
+  EXPECT_EQ(client.response().status, 200);
+  client.send(head);
+  EXPECT_EQ(client.head().status, 100);
+  client.send("10\r\n{\"prompt\":\"abc\",\r\n10\r\n\"max_tokens\":1}\r\n0\r\n\r\n");  // one byte more than there is
+  EXPECT_EQ(client.response().status, 400);
 }
 
 TEST(Server, MalformedHttpIsAnswered) {
