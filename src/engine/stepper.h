@@ -67,7 +67,6 @@ class Stepper {
   std::array<comm::AllToAll*, 2> exchanges_;
   StepperOptions options_;
   device::cpu::CpuDevice device_;
-  std::unique_ptr<device::Stream> compute_, comm_;
   std::vector<device::Arena> arenas_;           // one per ubatch
   std::vector<device::Buffer> kv_memory_;       // k and v of each layer
   std::vector<ops::KvCache> kv_;
@@ -76,6 +75,7 @@ class Stepper {
   std::vector<SampleJob> jobs_;
   std::vector<Sampled> sampled_;
   StepShape shape_;
+  std::unique_ptr<device::Stream> compute_, comm_;  // last: they end before what their work touches
 };
 
 }  // namespace hocket::engine
