@@ -15,6 +15,9 @@ using kernels::kTileColumns;
 using quant::Bf16;
 using quant::kScaleBlock;
 
+/// Of the first pass, which needs room for gate and up.
+constexpr int kMaxActivatedTiles = 8;
+
 /// What the launch captures. Two passes over (rows of one expert, some tiles): x to activated rows, those to y.
 struct Experts {
   Bf16* y;
@@ -54,7 +57,7 @@ std::vector<Experts::Block> Experts::blocks() const {
 
 /// gate and up of the same columns, then their activation, so that the f32 values never leave the cache.
 void Experts::activate(const Block& block, int64_t tile, int64_t tiles) const {
-  constexpr int64_t kMaxColumns = kMaxBlockTiles * kTileColumns;
+  constexpr int64_t kMaxColumns = kMaxActivatedTiles * kTileColumns;
   alignas(64) float gate[kMaxBlockRows * kMaxColumns], up[kMaxBlockRows * kMaxColumns];
   const auto& table = kernels::gemm_kernels(isa);
   const auto& rows = kernels::row_kernels(isa);
@@ -101,8 +104,8 @@ void Experts::run(device::Parallel& parallel) const {
   };
   // With fp8 weights a block of the first pass is a whole scale block of what it writes: 8 tiles.
   const int64_t inner = intermediate / kTileColumns, outer = ceil_div(hidden, kTileColumns);
-  const int64_t group =
-      activated_scales != nullptr ? kScaleBlock / kTileColumns : block_tiles(inner, count, parallel.width());
+  const int64_t fair = std::min<int64_t>(kMaxActivatedTiles, block_tiles(inner, count, parallel.width()));
+  const int64_t group = activated_scales != nullptr ? kScaleBlock / kTileColumns : fair;
   pass(inner, group, [this](const Block& b, int64_t tile, int64_t tiles) { activate(b, tile, tiles); });
   pass(outer, block_tiles(outer, count, parallel.width()),
        [this](const Block& b, int64_t tile, int64_t tiles) { project(b, tile, tiles); });

@@ -40,7 +40,8 @@ void gemm(Lane on, TensorView out, Operand x, const PackedWeight& w, Store store
 /// Routed experts of one rank: y[r,:] = bf16(down_e(silu(gate_e x) * up_e x)) for the rows of each local expert.
 /// y [capacity, H] bf16; x.rows [capacity, H]; counts [E] i32, offsets [E + 1] i32, read when the launch runs;
 /// gate_up: per expert [2I, H], gate rows first; down: per expert [H, I]. Scratch comes from `scratch`, at least
-/// experts_scratch_bytes(capacity, I) long. With fp8 weights the SwiGLU result is quantised per 128 columns.
+/// experts_scratch_bytes(capacity, I) long. With fp8 weights the SwiGLU result is quantised per 128 columns,
+/// and I must be a multiple of 128 (bf16: of 16). Throws ShapeError; bad counts fail the launch with InvariantError.
 struct ExpertWeights {
   std::span<const PackedWeight> gate_up, down;
 };

@@ -19,9 +19,9 @@
 namespace hocket::kernels {
 
 inline constexpr int kTileColumns = 16;
-/// Limits of one block: they bound the stack that a kernel uses (about 130 KB).
+/// Limits of one block: they bound the stack that a kernel uses (about 150 KB).
 inline constexpr int kMaxBlockRows = 96;
-inline constexpr int kMaxBlockTiles = 8;
+inline constexpr int kMaxBlockTiles = 16;
 
 /// `rows` rows of x times `tiles` tiles of W. Any alignment.
 struct GemmBlock {
@@ -31,7 +31,8 @@ struct GemmBlock {
   const std::byte* w = nullptr;     ///< the first tile
   int tiles = 0;                    ///< 0..kMaxBlockTiles
   const float* x_scale = nullptr;   ///< fp8: [rows, ceil(k/128)], or null for 1
-  const float* w_scale = nullptr;   ///< fp8: [ceil(k/128)] of the first tile's 128 outputs; all tiles lie within them
+  const float* w_scale = nullptr;   ///< fp8: [.., ceil(k/128)], from the first tile's 128 outputs on. More than 8 tiles
+                                    ///< start where 128 outputs do, fewer lie within them
 };
 
 /// Write c[m, 0 .. 16 * tiles) for m < rows; c has `stride` elements a row. Thread safe.

@@ -18,13 +18,14 @@ struct Avx2 {
     __m256 lo, hi;
   };
 
-  // 16 registers: 6x1 leaves room for one step of weights and a broadcast value; widening needs two more.
-  static constexpr int rows(Source s) { return s == Source::panel ? 6 : 4; }
+  // 16 registers: 6x1 leaves room for the weights of one step, a broadcast value and a mask.
+  static constexpr int rows(Source s) { return s == Source::fp8 ? 4 : 6; }
   static constexpr int tiles(Source s, int rows) {
     if (s == Source::panel) return 1;
     return rows == 1 ? 4 : rows == 2 ? 2 : 1;
   }
-  static constexpr int panel_rows(Source s) { return s == Source::fp8 ? 5 : 24; }
+  /// bf16 is widened in registers for any number of rows: that costs next to nothing beside 6 rows of products.
+  static constexpr int panel_rows(Source s) { return s == Source::fp8 ? 5 : kMaxBlockRows + 1; }
   static constexpr int panel_tiles() { return 1; }
 
   static Vec zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }

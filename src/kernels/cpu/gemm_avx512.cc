@@ -51,19 +51,24 @@ struct Avx512 {
   static Vec scale(float by, Vec v, Vec to) { return _mm512_fmadd_ps(_mm512_set1_ps(by), v, to); }
   template <Source S>
   static void widen(const quant::Bf16* from, int count, float* to) {
-    for (int k = 0; k < count; k += 16) {
-      const int left = count - k + count % 2;  // a last odd element takes a zero with it
-      const auto present = static_cast<__mmask16>(count - k >= 16 ? 0xFFFF : (1 << (count - k)) - 1);
-      const auto written = static_cast<__mmask16>(left >= 16 ? 0xFFFF : (1 << left) - 1);
-      const __m256i narrow = _mm256_maskz_loadu_epi16(present, from + k);
-      const __m512 wide = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16));
-      _mm512_mask_storeu_ps(to + k, written, _mm512_mul_ps(wide, _mm512_set1_ps(kGain<S>)));
+    int k = 0;
+    for (; k + 16 <= count; k += 16) {
+      _mm512_storeu_ps(to + k, widened<S>(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + k))));
     }
+    if (k == count) return;
+    const int left = count - k;
+    const __m256i last = _mm256_maskz_loadu_epi16(static_cast<__mmask16>((1 << left) - 1), from + k);
+    _mm512_mask_storeu_ps(to + k, static_cast<__mmask16>((1 << (left + left % 2)) - 1), widened<S>(last));
   }
 
  private:
   template <Source S>
   static constexpr float kGain = S == Source::fp8 ? 256.0F : 1.0F;
+  template <Source S>
+  static __m512 widened(__m256i bf16) {
+    const __m512i wide = _mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16);
+    return _mm512_mul_ps(_mm512_castsi512_ps(wide), _mm512_set1_ps(kGain<S>));
+  }
 };
 
 }  // namespace

@@ -54,13 +54,12 @@ struct Avx512Bf16 {
   static Vec scale(float by, Vec v, Vec to) { return _mm512_fmadd_ps(_mm512_set1_ps(by), v, to); }
   template <Source>
   static void widen(const quant::Bf16* from, int count, uint32_t* to) {
-    for (int k = 0; k < count; k += 32) {
-      const int left = count - k;
-      const int pairs = (left + 1) / 2;
-      const __mmask32 present = left >= 32 ? 0xFFFFFFFFU : (1U << left) - 1;
-      const auto written = static_cast<__mmask16>(pairs >= 16 ? 0xFFFF : (1 << pairs) - 1);
-      _mm512_mask_storeu_epi32(to + k / 2, written, _mm512_maskz_loadu_epi16(present, from + k));
-    }
+    int k = 0;
+    for (; k + 32 <= count; k += 32) _mm512_storeu_si512(to + k / 2, _mm512_loadu_si512(from + k));
+    if (k == count) return;
+    const int left = count - k, pairs = (left + 1) / 2;
+    const __m512i last = _mm512_maskz_loadu_epi16((1U << left) - 1, from + k);
+    _mm512_mask_storeu_epi32(to + k / 2, static_cast<__mmask16>((1 << pairs) - 1), last);
   }
 };
 

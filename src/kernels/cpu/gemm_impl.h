@@ -32,7 +32,8 @@ struct Gemm {
     int64_t c_stride = 0;
     const float* x_scale = nullptr;
     int64_t x_scale_stride = 0;
-    float w_scale = 1;
+    const float* w_scales = nullptr;  ///< of all ranges
+    float w_scale = 1;                ///< of this one
   };
 
   /// R rows by T tiles, accumulators in registers.
@@ -152,7 +153,7 @@ struct Gemm {
       p.x = x;
       p.w = first + range * kPairs * kPairBytes;
       if constexpr (kFormat == Source::fp8) {
-        p.w_scale = block.w_scale[range];
+        p.w_scale = p.w_scales[range];
         p.x_scale = block.x_scale == nullptr ? nullptr : block.x_scale + range;
       }
       if (direct(block)) {
@@ -176,12 +177,13 @@ struct Gemm {
     }
     if (block.rows == 0) return;
     const int group = direct(block) ? V::kDirectTiles : V::panel_tiles();
+    const int64_t groups = (block.k + 127) / 128;
     const int64_t num_ranges = (block.k + kColumns - 1) / kColumns;
     const int64_t fit = kMaxBlockRows / block.rows;  // ranges of K whose rows fit into x together
     Part p;
     p.tile_bytes = (block.k + 1) / 2 * kPairBytes;
     p.c_stride = stride;
-    p.x_scale_stride = (block.k + 127) / 128;
+    p.x_scale_stride = groups;
     for (int64_t begin = 0; begin < num_ranges; begin += fit) {
       const int64_t end = begin + fit < num_ranges ? begin + fit : num_ranges;
       Unit* to = x;
@@ -194,6 +196,7 @@ struct Gemm {
         p.x = x;
         p.w = block.w + t * p.tile_bytes;
         p.c = c + t * kTileColumns;
+        if constexpr (kFormat == Source::fp8) p.w_scales = block.w_scale + t * kTileColumns / 128 * groups;
         ranges(block, p, block.tiles - t < group ? block.tiles - t : group, begin, end);
       }
     }
