@@ -186,7 +186,7 @@ int64_t Play::mismatches(int first_step) const {
       const Cell& cell = *groups_[g].cell[r];
       std::string what = cell.wrong.empty() ? "" : cell.wrong.front();
       // Bits, so that -0 is not +0 and NaN is seen.
-      if (std::memcmp(cell.out.data(), cell.expected.data(), cell.out.size() * 4) != 0) what += " out";
+      if (!cell.out.empty() && std::memcmp(cell.out.data(), cell.expected.data(), cell.out.size() * 4) != 0) what += " out";
       if (what.empty()) continue;
       if (++bad <= 3) ADD_FAILURE() << "round " << g << " of the script, rank " << r << ", seed " << script_.seed << ": " << what;
     }
