@@ -73,20 +73,19 @@ std::string large_tokenizer(const std::string& text, int tokens) {
   std::string vocab, merges;
   std::vector<std::string> all;
   std::set<std::string> seen;
-  const auto add = [&](const std::string& token) {
-    if (token.size() > 16 || !seen.insert(token).second) return false;
-    std::string escaped;
-    for (const char c : byte_level_characters(token))
-      escaped += (c == '"' || c == '\\') ? fmt::format("\\{}", c) : std::string(1, c);
-    vocab += fmt::format("{}\"{}\": {}", all.empty() ? "" : ", ", escaped, all.size());
-    all.push_back(token);
-    return true;
-  };
   const auto json = [](const std::string& token) {
     std::string out;
-    for (const char c : byte_level_characters(token))
-      out += (c == '"' || c == '\\') ? fmt::format("\\{}", c) : std::string(1, c);
+    for (const char c : byte_level_characters(token)) {
+      if (c == '"' || c == '\\') out.push_back('\\');
+      out.push_back(c);
+    }
     return out;
+  };
+  const auto add = [&](const std::string& token) {
+    if (token.size() > 16 || !seen.insert(token).second) return false;
+    vocab += fmt::format("{}\"{}\": {}", all.empty() ? "" : ", ", json(token), all.size());
+    all.push_back(token);
+    return true;
   };
   for (int byte = 0; byte < 256; ++byte) add(std::string(1, static_cast<char>(byte)));
   std::mt19937 random(1);
@@ -135,12 +134,14 @@ int main(int argc, char** argv) {
   const std::string code = read_all(source / "src", {".cc", ".h"});
   MatchState state;
   std::vector<Part> parts;
-  for (const auto& [kind, text] : {std::pair{"prose", &prose}, std::pair{"code", &code}}) {
-    fmt::print("{}: {} bytes\n", kind, text->size());
+  const std::pair<const char*, const std::string*> kinds[] = {{"prose", &prose}, {"code", &code}};
+  for (const auto& kind : kinds) {
+    const std::string& text = *kind.second;
+    fmt::print("{}: {} bytes\n", kind.first, text.size());
     for (const Named& named : kPatterns) {
       const Pattern pattern = Pattern::regex(named.pattern);
-      report(fmt::format("cut {}", named.name), kind, text->size(),
-             fastest([&] { pattern.split(*text, state, parts); }));
+      report(fmt::format("cut {}", named.name), kind.first, text.size(),
+             fastest([&] { pattern.split(text, state, parts); }));
     }
   }
   const std::string json = large_tokenizer(code + prose, 151'643);
@@ -149,7 +150,7 @@ int main(int argc, char** argv) {
              seconds * 1e3);
   const Tokenizer large = Tokenizer::parse(json, "large").value();
   const Tokenizer tiny = Tokenizer::load(source / "models/tiny-moe-fp8/tokenizer.json").value();
-  for (const auto& [kind, text] : {std::pair{"prose", &prose}, std::pair{"code", &code}}) {
+  for (const auto& [kind, text] : kinds) {
     measure(large, "large", kind, *text);
     measure(tiny, "tiny", kind, *text);
   }

@@ -42,7 +42,7 @@ TEST(PatternSyntax, RewritesSpaceInAndOutsideClasses) {
   EXPECT_EQ(to_pcre2(R"([\]\s])"), R"([\]\p{White_Space}])");
 }
 
-TEST(PatternSyntax, RewritesWhatPcre2Reads_Otherwise) {
+TEST(PatternSyntax, RewritesWhatPcre2ReadsOtherwise) {
   EXPECT_EQ(to_pcre2(R"(\p{Han}\P{^Greek}\p{Lu})"), R"(\p{sc:Han}\P{^sc:Greek}\p{Lu})");
   EXPECT_EQ(to_pcre2(R"(\u3042\v)"), R"(\x{3042}\x0B)");
   EXPECT_EQ(to_pcre2(R"(\x{41}+)"), R"(\x{41}+)");
