@@ -41,7 +41,7 @@ class NetworkFabric final : public Fabric {
     outbox_.assign(static_cast<size_t>(net_.layout.bytes(to.direction)), std::byte{0xFF});
     return outbox_.data();
   }
-  void publish(Channel to, int64_t bytes, uint64_t word) override {
+  void publish(Channel to, int64_t bytes, uint64_t word, const device::Label&) override {
     std::vector<std::byte> copy(outbox_.begin(), outbox_.begin() + bytes);
     outbox_.assign(outbox_.size(), std::byte{0xFF});
     auto& wire = *net_.wires[static_cast<size_t>(rank_ * net_.ranks + to.peer)];

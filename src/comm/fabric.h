@@ -17,7 +17,8 @@ class Fabric {
   /// Where the next message on `to` is written: Layout::bytes(direction) long, 64-byte aligned.
   virtual std::byte* outbox(Channel to) = 0;
   /// The first `bytes` of outbox(to) become visible at the peer, then `word` (release, rule 7). Never waits for a peer.
-  virtual void publish(Channel to, int64_t bytes, uint64_t word) = 0;
+  /// `label` names the message in traces.
+  virtual void publish(Channel to, int64_t bytes, uint64_t word, const device::Label& label) = 0;
   /// The message that word(from) announced.
   virtual const std::byte* inbox(Channel from) const = 0;
   /// The last word that arrived on `from`, 0 if none (acquire).

@@ -32,7 +32,7 @@ void RoundSlot::advance(Phase from, Phase to, std::string_view call) {
 }
 
 void RoundSlot::launch(Stream& stream, const char* stage, device::Cost cost, device::Work::Body body) const {
-  stream.launch({{stage, static_cast<int16_t>(ub_->index), ub_->layer}, cost, std::move(body)});
+  stream.launch({label(stage), cost, std::move(body)});
 }
 
 device::Event RoundSlot::arrived(Direction direction) const {
@@ -90,9 +90,9 @@ void RoundSlot::push_dispatch(Stream& comm) {
   const double bytes = remote_rows() * static_cast<double>(end_.layout.row_bytes);
   const bool plans = end_.config.backend == Backend::low_latency;
   launch(comm, "dispatch", {.memory_bytes = 2 * bytes, .wire_bytes = bytes},
-         [this, call = call_, plans](device::Parallel& parallel) {
+         [this, call = call_, plans, name = label("dispatch")](device::Parallel& parallel) {
            if (plans) plan(call, parallel);
-           push_rows(call);
+           push_rows(call, name);
          });
 }
 
@@ -141,7 +141,7 @@ void RoundSlot::push_combine(Stream& comm) {
   const double rows = static_cast<double>(call_.tokens * end_.config.top_k) * peers / (peers + 1);
   const double bytes = rows * static_cast<double>(end_.layout.back_bytes);
   launch(comm, "combine", {.memory_bytes = 2 * bytes, .wire_bytes = bytes},
-         [this, call = call_](device::Parallel&) { push_answers(call); });
+         [this, call = call_, name = label("combine")](device::Parallel&) { push_answers(call, name); });
 }
 
 void RoundSlot::receive_combine(Stream& compute) {

@@ -92,6 +92,7 @@ class RoundSlot final : public Slot {
 
   // Host side: check the order of calls, enqueue.
   void advance(Phase from, Phase to, std::string_view call);
+  device::Label label(const char* stage) const { return {stage, static_cast<int16_t>(ub_->index), ub_->layer}; }
   void launch(device::Stream& stream, const char* stage, device::Cost cost, device::Work::Body body) const;
   device::Event arrived(Direction direction) const;
   void prepare_dispatch(device::Stream& compute);
@@ -103,13 +104,13 @@ class RoundSlot final : public Slot {
 
   // Bodies.
   void plan(const Call& call, device::Parallel& parallel);
-  void push_rows(const Call& call);
+  void push_rows(const Call& call, const device::Label& label);
   bool peers_have_answered(uint64_t epoch) const;
   int64_t pack(int peer, const SourceRows& own);
   void unpack(const Call& call, device::Parallel& parallel);
   void gather_sources(const Call& call);
   void copy_entry(const RowOps& ops, const SourceRows& source, Inbound::Entry entry);
-  void push_answers(const Call& call);
+  void push_answers(const Call& call, const device::Label& label);
   int64_t pack_answers(int peer, const Call& call);
   void sum_at_home(const Call& call, float* out, device::Parallel& parallel);
   void sum_token(const Call& call, int64_t token, float* out) const;

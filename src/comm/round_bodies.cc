@@ -74,7 +74,7 @@ bool RoundSlot::peers_have_answered(uint64_t epoch) const {
 }
 
 /// Raises a flag at every rank whatever there is to send (rule 1); its own last, which says that this rank has sent all.
-void RoundSlot::push_rows(const Call& call) {
+void RoundSlot::push_rows(const Call& call, const device::Label& label) {
   end_.at("push", index_);
   const Config& c = end_.config;
   if (!call.first && !peers_have_answered(call.epoch - 1)) work_.plan.clear(Code::epoch);
@@ -84,7 +84,7 @@ void RoundSlot::push_rows(const Call& call) {
     const int peer = (c.rank + i) % c.ranks;
     const int64_t bytes = peer == c.rank || code != Code::ok ? 0 : pack(peer, own);
     end_.at("publish", index_);
-    end_.fabric->publish(channel(peer, Direction::dispatch), bytes, word_of(call.epoch, code));
+    end_.fabric->publish(channel(peer, Direction::dispatch), bytes, word_of(call.epoch, code), label);
     end_.wire_bytes += bytes;
   }
 }
@@ -173,7 +173,7 @@ void RoundSlot::copy_entry(const RowOps& ops, const SourceRows& source, Inbound:
 }
 
 /// One row per (token, distinct local expert) goes home, in the order in which the home rank numbered its answers.
-void RoundSlot::push_answers(const Call& call) {
+void RoundSlot::push_answers(const Call& call, const device::Label& label) {
   end_.at("combine", index_);
   const Config& c = end_.config;
   const int32_t arrived_rows = work_.inbound.offsets().back();
@@ -187,7 +187,7 @@ void RoundSlot::push_answers(const Call& call) {
     if (end_.poisons()) end_.fabric->poison(channel(peer, Direction::dispatch));
     if (end_.poisons() && peer == c.rank) std::memset(work_.rows.data(), 0xFF, static_cast<size_t>(work_.rows.size()));
     end_.at("publish", index_);
-    end_.fabric->publish(channel(peer, Direction::combine), bytes, word_of(call.epoch, Code::ok));
+    end_.fabric->publish(channel(peer, Direction::combine), bytes, word_of(call.epoch, Code::ok), label);
     end_.wire_bytes += bytes;
   }
 }

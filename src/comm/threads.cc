@@ -60,8 +60,8 @@ class Mailbox {
 
 /// A collective comes with one proposal per rank; the last rank to come judges for all.
 struct Hub::State {
-  State(int count, Link emulated)
-      : ranks(count), link(emulated), boxes(static_cast<size_t>(count)), configs(static_cast<size_t>(count)),
+  State(int count, Link emulated, device::Recorder* trace)
+      : ranks(count), link(emulated), recorder(trace), boxes(static_cast<size_t>(count)), configs(static_cast<size_t>(count)),
         masks(static_cast<size_t>(count)) {}
 
   /// REQUIRES: `lock` holds `mutex` and this rank's proposal is in place. judge() runs once, in the last rank.
@@ -95,6 +95,7 @@ struct Hub::State {
 
   const int ranks;
   const Link link;
+  device::Recorder* const recorder;
   std::mutex mutex;  // guards what follows, but for `boxes` once connected and `aborted`
   std::condition_variable changed;
   std::vector<std::unique_ptr<Mailbox>> boxes;
@@ -110,13 +111,15 @@ namespace {
 
 class ThreadsFabric final : public Fabric {
  public:
-  ThreadsFabric(Hub::State& state, int rank) : state_(state), rank_(rank), mine_(*state.boxes[static_cast<size_t>(rank)]) {}
+  ThreadsFabric(Hub::State& state, int rank)
+      : state_(state), rank_(rank), mine_(*state.boxes[static_cast<size_t>(rank)]),
+        trace_(state.recorder != nullptr && state.link.emulated() ? &state.recorder->lane(rank, "link") : nullptr) {}
 
   std::byte* outbox(Channel to) override { return box(to.peer).message(at_peer(to)); }
-  void publish(Channel to, int64_t bytes, uint64_t word) override {
+  void publish(Channel to, int64_t bytes, uint64_t word, const device::Label& label) override {
     Mailbox& peer = box(to.peer);
     Flag& flag = peer.flag(at_peer(to));
-    if (state_.link.bytes_per_second > 0 && to.peer != rank_) flag.due_ns.store(due(bytes));
+    if (state_.link.emulated() && to.peer != rank_) flag.due_ns.store(due(bytes, label));
     flag.word.store(word);
     peer.bell.ring();
   }
@@ -124,11 +127,11 @@ class ThreadsFabric final : public Fabric {
   uint64_t word(Channel from) const override {
     const Flag& flag = mine_.flag(from);
     const uint64_t word = flag.word.load();
-    if (state_.link.bytes_per_second > 0 && flag.due_ns.load() > now_ns()) return 0;  // still on the link
+    if (state_.link.emulated() && flag.due_ns.load() > now_ns()) return 0;  // still on the link
     return word;
   }
   bool wait_until(FunctionRef<bool()> done, Clock::time_point deadline) override {
-    if (state_.link.bytes_per_second <= 0) return mine_.bell.wait_until(done, deadline);
+    if (!state_.link.emulated()) return mine_.bell.wait_until(done, deadline);
     while (true) {  // a word on the link rings before it counts: sleep to the next due time as it is known
       const Clock::time_point next = std::min(deadline, mine_.next_due(now_ns()));
       const auto earlier = [&] { return done() || mine_.next_due(now_ns()) < next; };
@@ -167,9 +170,14 @@ class ThreadsFabric final : public Fabric {
  private:
   Mailbox& box(int rank) { return *state_.boxes[static_cast<size_t>(rank)]; }
   Channel at_peer(Channel to) const { return {rank_, to.slot, to.direction}; }
-  int64_t due(int64_t bytes) {
+  int64_t due(int64_t bytes, const device::Label& label) {
     const int64_t start = std::max(now_ns(), link_free_ns_);
-    link_free_ns_ = start + static_cast<int64_t>(static_cast<double>(bytes) * 1e9 / state_.link.bytes_per_second);
+    const double speed = state_.link.bytes_per_second;
+    link_free_ns_ = start + (speed > 0 ? static_cast<int64_t>(static_cast<double>(bytes) * 1e9 / speed) : 0);
+    if (trace_ != nullptr) {
+      const auto at = [](int64_t ns) { return Clock::time_point(std::chrono::nanoseconds(ns)); };
+      trace_->add(label, {.wire_bytes = static_cast<double>(bytes)}, at(start), at(link_free_ns_));
+    }
     return link_free_ns_ + state_.link.latency.count();
   }
   Expected<void> judge_masks() {
@@ -187,11 +195,12 @@ class ThreadsFabric final : public Fabric {
   const int rank_;
   Mailbox& mine_;
   int64_t link_free_ns_ = 0;  ///< only the thread that publishes
+  device::LaneRecorder* const trace_;  ///< the same
 };
 
 }  // namespace
 
-Hub::Hub(int ranks, Link link) : state_(std::make_unique<State>(ranks, link)) {
+Hub::Hub(int ranks, Link link, device::Recorder* recorder) : state_(std::make_unique<State>(ranks, link, recorder)) {
   if (ranks < 1 || ranks > 64) throw Error(Code::config, fmt::format("a hub of {} ranks: must be 1..64", ranks));
 }
 Hub::~Hub() = default;

@@ -16,11 +16,13 @@ namespace {
 class CpuStream final : public Stream {
  public:
   CpuStream(CpuDevice& device, std::string_view lane, int width,
-            std::chrono::milliseconds wait_timeout)
+            const CpuOptions& options)
       : device_(device),
         progress_(lane),
         pool_(width),
-        wait_timeout_(wait_timeout),
+        wait_timeout_(options.wait_timeout),
+        recorder_(options.recorder != nullptr ? &options.recorder->lane(options.rank, lane)
+                                              : nullptr),
         thread_([this] { serve(); }) {
     pthread_setname_np(thread_.native_handle(), std::string(lane.substr(0, 15)).c_str());
   }
@@ -53,6 +55,7 @@ class CpuStream final : public Stream {
  private:
   void serve();
   void execute(Item& item);
+  void run(Work& work);
   void await(const Event& event);
 
   CpuDevice& device_;
@@ -61,6 +64,7 @@ class CpuStream final : public Stream {
   Progress progress_;
   Pool pool_;
   const std::chrono::milliseconds wait_timeout_;
+  LaneRecorder* const recorder_;  // written by thread_ only; null: no trace
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
@@ -79,12 +83,22 @@ void CpuStream::serve() {
 
 void CpuStream::execute(Item& item) {
   if (auto* work = std::get_if<Work>(&item)) {
-    progress_.run(*work, pool_);
+    run(*work);
   } else if (auto* signal = std::get_if<std::shared_ptr<Signal>>(&item)) {
     (*signal)->fire(progress_.reason());
   } else {
     await(std::get<Event>(item));
   }
+}
+
+void CpuStream::run(Work& work) {
+  if (recorder_ == nullptr || progress_.failed()) {
+    progress_.run(work, pool_);
+    return;
+  }
+  const auto begin = Clock::now();
+  progress_.run(work, pool_);
+  recorder_->add(work.label, work.cost, begin, Clock::now());
 }
 
 void CpuStream::await(const Event& event) {
@@ -107,7 +121,7 @@ CpuDevice::CpuDevice(CpuOptions options) : options_(options) {
 
 std::unique_ptr<Stream> CpuDevice::make_stream(std::string_view lane) {
   const int width = lane == "compute" ? options_.threads : 1;
-  return std::make_unique<CpuStream>(*this, lane, width, options_.wait_timeout);
+  return std::make_unique<CpuStream>(*this, lane, width, options_);
 }
 
 }  // namespace hocket::device::cpu

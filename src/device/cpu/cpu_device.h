@@ -3,7 +3,7 @@
 #pragma once
 #include <chrono>
 
-#include "device/stream.h"
+#include "device/recorder.h"
 
 namespace hocket::device::cpu {
 
@@ -11,6 +11,8 @@ struct CpuOptions {
   Isa isa = Isa::generic;  ///< what kernels may use
   int threads = 1;         ///< that compute: width of the compute stream, at least 1
   std::chrono::milliseconds wait_timeout{10'000};  ///< a stream waits at most so long for one event
+  Recorder* recorder = nullptr;  ///< writes down when launches run; outlives the streams; null: no trace
+  int rank = 0;                  ///< of the recorder's lanes
 };
 
 /// Streams execute on their own threads, with denormals flushed to zero. "compute" is
