@@ -8,6 +8,7 @@
 
 #include "base/isa.h"
 #include "comm/all2all.h"
+#include "comm/threads.h"
 #include "dbo/agree.h"
 #include "dbo/cut.h"
 #include "model/model.h"
@@ -44,6 +45,8 @@ struct Config {
   Isa isa = Isa::generic;
   std::optional<int> cpu_threads;  ///< compute threads in all; else the cores, shared by the ranks
   std::chrono::milliseconds exchange_timeout{10'000};
+  comm::Link link{};                    ///< between ranks, emulated; default: memory as it is
+  device::Recorder* recorder = nullptr;  ///< of the ranks' lanes and steps; outlives the engine; null: no trace
   std::function<void(int rank, int64_t done, int64_t total)> load_progress{};
   std::function<void()> before_step{};  ///< tests only: a fault to inject; runs on rank 0
 };

@@ -19,7 +19,10 @@ namespace {
 
 /// Ranks that share experts, or a rank alone: what they meet through.
 struct Island {
-  explicit Island(int ranks) : group(ranks), high_throughput(ranks), low_latency(ranks) {}
+  Island(int ranks, const Config& config)
+      : group(ranks),
+        high_throughput(ranks, config.link, config.recorder),
+        low_latency(ranks, config.link, config.recorder) {}
   comm::Group group;
   comm::Hub high_throughput, low_latency;
 };
@@ -178,7 +181,7 @@ comm::Config RunningEngine::exchange_config(int rank, comm::Backend backend, int
 
 Expected<void> RunningEngine::open_exchanges() {
   for (int i = 0; i < (config_.expert_parallel ? 1 : config_.data_parallel); ++i) {
-    islands_.push_back(std::make_unique<Island>(group_ranks()));
+    islands_.push_back(std::make_unique<Island>(group_ranks(), config_));
   }
   return in_parallel(config_.data_parallel, [this](int rank) -> Expected<void> {
     Seat& seat = seats_[static_cast<size_t>(rank)];
@@ -210,7 +213,9 @@ RankOptions RunningEngine::rank_options(int index) const {
                      .threads = threads_per_rank_,
                      .isa = config_.isa,
                      .cut = config_.cut,
-                     .timeout = config_.exchange_timeout};
+                     .timeout = config_.exchange_timeout,
+                     .recorder = config_.recorder,
+                     .rank = index};
   options.limits = {config_.max_batched_tokens, config_.max_seqs, max_model_len_};
   options.caching = config_.prefix_caching;
   options.policy = {.enabled = dbo_on_,

@@ -24,7 +24,9 @@ Rank::Rank(RankOptions options, comm::Group& group, const model::Model& model,
       scheduler_(options_.limits, pool_),
       stepper_(model, exchanges, options_.stepper),
       sequences_(tokenizer, options_.end_rules),
-      metrics_(metrics, options_.index) {}
+      metrics_(metrics, options_.index) {
+  if (device::Recorder* recorder = options_.stepper.recorder) host_ = &recorder->lane(options_.index, "host");
+}
 
 bool Rank::submit(Submission submission) {
   load_.open.fetch_add(1, std::memory_order_relaxed);
@@ -130,7 +132,9 @@ void Rank::step(const dbo::StepPlan& plan, const dbo::Decision& decision) {
     fail_step(fmt::format("step {} failed on rank {}: {}", step_ - 1, options_.index, error.what()));
     return;
   }
-  const auto took = device::Clock::now() - began;
+  const auto ended = device::Clock::now();
+  const auto took = ended - began;
+  if (host_ != nullptr) host_->add_step(step_ - 1, began, ended);
   previous_us_ = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
   metrics_.step(decision, stepper_.shape(), took);
   commit(plan, sampled);

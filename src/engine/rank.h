@@ -67,6 +67,7 @@ class Rank {
   Inbox inbox_;
   RankLoad load_;
   dbo::History history_;
+  device::LaneRecorder* host_ = nullptr;  ///< the rank thread's lane of the trace, if any
   int64_t step_ = 0, epoch_ = 0, arrivals_ = 0, previous_us_ = 0, reported_ended_ = 0;
   Code last_status_ = Code::ok;
 };

@@ -14,7 +14,8 @@ Stepper::Stepper(const model::Model& model, std::array<comm::AllToAll*, 2> excha
     : model_(model),
       exchanges_(exchanges),
       options_(options),
-      device_({.isa = options.isa, .threads = options.threads, .wait_timeout = options.timeout}),
+      device_({.isa = options.isa, .threads = options.threads, .wait_timeout = options.timeout,
+               .recorder = options.recorder, .rank = options.rank}),
       compute_(device_.make_stream("compute")),
       comm_(device_.make_stream("comm")) {
   const model::ModelConfig& config = model.config();

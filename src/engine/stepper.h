@@ -25,6 +25,8 @@ struct StepperOptions {
   Isa isa = Isa::generic;
   dbo::CutPolicy cut;
   std::chrono::milliseconds timeout{10'000};
+  device::Recorder* recorder = nullptr;
+  int rank = 0;  ///< of the recorder's lanes
 };
 
 struct Sampled {
