@@ -105,12 +105,12 @@ int evaluate(const Options& options) {
   if (options.eval.limit) problems->resize(std::min(problems->size(), static_cast<size_t>(*options.eval.limit)));
   auto config = resolve(options.engine);
   if (!config) return report(config.error());
-  auto session = open_session(std::move(*config), Report::table);
+  auto session = open_session(std::move(*config), Report::table, options.engine.trace);
   if (!session) return report(session.error());
   auto prompts = prompts_of(*problems, options.eval, *(*session)->tokenizer);
   if (!prompts) return report(prompts.error());
   auto completions = complete(*(*session)->engine, std::move(*prompts));
-  if (!completions) return report(completions.error());
+  if (!completions) return finish(**session, report(completions.error()));
   Score score;
   for (size_t i = 0; i < problems->size(); ++i) {
     const std::string& answer = (*problems)[i].answer;
@@ -119,7 +119,7 @@ int evaluate(const Options& options) {
     ++score.n;
   }
   print_result(score, ids_digest(*completions), options.eval);
-  return 0;
+  return finish(**session, 0);
 }
 
 }  // namespace hocket::cli

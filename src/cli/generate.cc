@@ -44,7 +44,7 @@ int generate(const Options& options) {
   if (!prompts) return report(prompts.error());
   auto config = resolve(options.engine);
   if (!config) return report(config.error());
-  auto session = open_session(std::move(*config), Report::table);
+  auto session = open_session(std::move(*config), Report::table, options.engine.trace);
   if (!session) return report(session.error());
   std::vector<Prompt> requests;
   for (const std::string& text : *prompts) {
@@ -54,9 +54,9 @@ int generate(const Options& options) {
     requests.back().sampling.logprobs = options.generate.output == Output::json ? 0 : -1;
   }
   auto completions = complete(*(*session)->engine, requests);
-  if (!completions) return report(completions.error());
+  if (!completions) return finish(**session, report(completions.error()));
   for (size_t i = 0; i < requests.size(); ++i) print((*completions)[i], requests[i].ids, options.generate.output);
-  return 0;
+  return finish(**session, 0);
 }
 
 }  // namespace hocket::cli

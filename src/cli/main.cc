@@ -24,6 +24,7 @@ int run(int argc, char** argv) {
     case Verb::generate: return generate(*options);
     case Verb::eval: return evaluate(*options);
     case Verb::bench_throughput: return bench_throughput(*options);
+    case Verb::trace: return trace(*options);
   }
   return 2;
 }

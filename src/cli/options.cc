@@ -22,7 +22,8 @@ struct Command {
 constexpr Command kCommands[] = {{Verb::serve, "serve"},
                                  {Verb::generate, "generate"},
                                  {Verb::eval, "eval"},
-                                 {Verb::bench_throughput, "bench throughput"}};
+                                 {Verb::bench_throughput, "bench throughput"},
+                                 {Verb::trace, "trace"}};
 
 const Flag* find_in(std::span<const Flag> flags, std::string_view name) {
   const auto it = std::find_if(flags.begin(), flags.end(), [&](const Flag& flag) { return flag.name == name; });
@@ -71,11 +72,13 @@ class ArgumentReader {
   }
   void read_positional(const std::string& word) {
     if (positional_) {
-      errors_.push_back(fmt::format("unexpected argument {}: a model was already given.", word));
+      errors_.push_back(fmt::format("unexpected argument {}: a {} was already given.", word,
+                                    verb_ == Verb::trace ? "file" : "model"));
       return;
     }
     positional_ = true;
-    given_.push_back({find_any("model"), word, fmt::format("MODEL {}", word)});
+    const bool trace = verb_ == Verb::trace;
+    given_.push_back({find_any(trace ? "file" : "model"), word, fmt::format("{} {}", trace ? "FILE" : "MODEL", word)});
   }
   /// `--some_name`, `--no-name` or an alias, as the table spells it.
   static std::string folded(std::string_view word) {
@@ -227,6 +230,7 @@ void finish(Options& options, Errors& errors) {
   config.data_parallel = options.engine.data_parallel.value_or(config.data_parallel);
   config.expert_parallel = options.engine.expert_parallel.value_or(config.expert_parallel);
   options.generate.sampling.seed = config.seed;
+  if (options.verb == Verb::trace && options.trace.file.empty()) errors.push_back("no trace. Give the FILE that --trace wrote.");
   if (options.verb != Verb::generate) return;
   if (options.generate.prompts.empty() && options.generate.prompt_file.empty()) {
     errors.push_back("no prompt. Give --prompt TEXT or --prompt-file FILE.");
@@ -287,10 +291,10 @@ tl::expected<Options, std::vector<std::string>> parse_options(std::span<const st
     answer.help = general_help();
     return answer;
   }
-  constexpr std::string_view kUse = "Use serve, generate, eval or bench throughput; `hocket --help` explains.";
+  constexpr std::string_view kUse = "Use serve, generate, eval, bench throughput or trace; `hocket --help` explains.";
   if (arguments.empty()) return refuse({fmt::format("no command. {}", kUse)});
   if (arguments[0] == "bench") return refuse({"bench what? Use `hocket bench throughput`."});
-  const auto best = nearest(arguments[0], {"serve", "generate", "eval", "bench"});
+  const auto best = nearest(arguments[0], {"serve", "generate", "eval", "bench", "trace"});
   return refuse({fmt::format("unknown command {}. {}", arguments[0], best ? fmt::format("Did you mean {}?", *best) : kUse)});
 }
 

@@ -16,7 +16,7 @@
 
 namespace hocket::cli {
 
-enum class Verb : uint8_t { help, version, serve, generate, eval, bench_throughput };
+enum class Verb : uint8_t { help, version, serve, generate, eval, bench_throughput, trace };
 enum class Output : uint8_t { text, json };
 
 /// Where "not given" has a meaning of its own, `config` keeps its default and the flag is here.
@@ -24,6 +24,7 @@ struct EngineOptions {
   engine::Config config;  ///< config.model empty: the bundled model
   std::optional<int> data_parallel;
   std::optional<bool> expert_parallel;
+  std::filesystem::path trace;  ///< where the trace goes; empty: none
 };
 
 struct GenerateOptions {
@@ -45,6 +46,12 @@ struct ThroughputOptions {
   std::filesystem::path output_json;  ///< empty: none
 };
 
+struct TraceOptions {
+  std::filesystem::path file, svg;  ///< svg empty: none
+  std::optional<int64_t> step;
+  Output output = Output::text;
+};
+
 struct Options {
   Verb verb = Verb::help;
   EngineOptions engine;
@@ -52,6 +59,7 @@ struct Options {
   GenerateOptions generate;    ///< with Verb::generate
   EvalOptions eval;            ///< with Verb::eval
   ThroughputOptions throughput;  ///< with Verb::bench_throughput
+  TraceOptions trace;          ///< with Verb::trace
   log::Level log_level = log::Level::info;
   std::string help;                ///< with Verb::help: the text to print
   std::vector<std::string> notes;  ///< lines for standard error: aliases taken, variables that nobody reads

@@ -27,6 +27,7 @@ std::string_view purpose(Verb verb) {
     case Verb::generate: return "Completes prompts: text to standard output, everything else to standard error.";
     case Verb::eval: return "Few-shot exact match on a file of problems.";
     case Verb::bench_throughput: return "Tokens a second with all requests queued at once, without HTTP.";
+    case Verb::trace: return "Overlap efficiency, exposed communication and the largest gaps of a trace.";
     case Verb::help:
     case Verb::version: break;
   }
@@ -42,18 +43,19 @@ std::string general_help() {
          "  serve             an OpenAI-compatible server\n"
          "  generate          text completion on the command line\n"
          "  eval              few-shot exact match on a file of problems\n"
-         "  bench throughput  tokens a second, without HTTP\n\n"
+         "  bench throughput  tokens a second, without HTTP\n"
+         "  trace             what a trace written with --trace says about overlap\n\n"
          "MODEL is a Hugging Face model folder; without it, the bundled tiny-moe-fp8.\n"
          "`hocket COMMAND --help` lists a command's options; `hocket --version` prints the version.\n";
 }
 
 std::string command_help(Verb verb, std::string_view words) {
   std::string text = fmt::format(
-      "Usage: hocket {} [MODEL] [OPTIONS]\n\n{}\n\n"
+      "Usage: hocket {} {} [OPTIONS]\n\n{}\n\n"
       "Every option is also an environment variable (--max-num-seqs: HOCKET_MAX_NUM_SEQS) and a key of --config FILE.yaml.\n"
       "The command line wins over the environment, the environment over the file. Integers take k, m, g (powers of 1000)\n"
       "and K, M, G (powers of 1024). Defaults stand in brackets.\n",
-      words, purpose(verb));
+      words, verb == Verb::trace ? "FILE" : "[MODEL]", purpose(verb));
   for (auto group = Group::model; group <= Group::general; group = static_cast<Group>(static_cast<int>(group) + 1)) {
     std::string lines;
     for (std::span<const Flag> flags : {command_flags(), engine_flags()}) {

@@ -13,7 +13,7 @@ using std::string_view;
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 constexpr unsigned kServe = verb_bit(Verb::serve), kGenerate = verb_bit(Verb::generate), kEval = verb_bit(Verb::eval),
-                   kBench = verb_bit(Verb::bench_throughput);
+                   kBench = verb_bit(Verb::bench_throughput), kTrace = verb_bit(Verb::trace);
 
 /// Into `out` (any arithmetic type, optional of one, or duration by `unit`).
 template <class T>
@@ -114,6 +114,18 @@ string set_tolerance(Options& o, string_view v) {
   if (const auto value = real_in(v, 0, 0.5, problem)) o.engine.config.cut.snap_tolerance = *value;
   return problem;
 }
+string set_link_bandwidth(Options& o, string_view v) {
+  string problem;
+  if (const auto value = real_in(v, 0, 1e6, problem)) o.engine.config.link.bytes_per_second = *value * 1e9;
+  return problem;
+}
+string set_link_latency(Options& o, string_view v) {
+  string problem;
+  if (const auto value = real_in(v, 0, 1e6, problem)) {
+    o.engine.config.link.latency = std::chrono::nanoseconds(static_cast<int64_t>(*value * 1000 + 0.5));
+  }
+  return problem;
+}
 string set_top_p(Options& o, string_view v) {
   const string problem = real(v, 0, 1, o.generate.sampling.top_p);
   return problem.empty() && o.generate.sampling.top_p > 0 ? "" : "expected a number above 0 and at most 1.";
@@ -136,6 +148,8 @@ constexpr Flag kEngineFlags[] = {
   {"seed", "", kEngineVerbs, Group::model, Takes::value, "N", "of dummy weights, and of sampling in generate (0)",
    [](Options& o, string_view v) { return integer(v, 0, kAny, o.engine.config.seed); }},
 
+  {"trace", "", kEngineVerbs, Group::general, Takes::value, "FILE.json", "writes a Chrome trace of all ranks, for Perfetto and `hocket trace`",
+   [](Options& o, string_view v) { return path(v, o.engine.trace); }},
   {"cpu-threads", "", kEngineVerbs, Group::device, Takes::value, "N", "compute threads of all ranks together (the cores)",
    [](Options& o, string_view v) { return integer(v, 1, 1024, o.engine.config.cpu_threads); }},
   {"cpu-isa", "", kEngineVerbs, Group::device, Takes::value, "NAME", "auto, generic, avx2, avx512 or avx512_bf16 (auto)", set_isa},
@@ -234,8 +248,16 @@ constexpr Flag kCommandFlags[] = {
    [](Options& o, string_view v) { return integer(v, 0, kAny, o.eval.num_fewshot); }},
   {"limit", "", kEval, Group::task, Takes::value, "N", "only the first so many problems",
    [](Options& o, string_view v) { return integer(v, 1, kAny, o.eval.limit); }},
-  {"json", "", kGenerate | kEval, Group::task, Takes::boolean, "off", "one JSON object for each result",
-   [](Options& o, string_view v) { o.generate.output = o.eval.output = is_true(v) ? Output::json : Output::text; return string(); }},
+  {"json", "", kGenerate | kEval | kTrace, Group::task, Takes::boolean, "off", "one JSON object for each result",
+   [](Options& o, string_view v) { o.generate.output = o.eval.output = o.trace.output = is_true(v) ? Output::json : Output::text; return string(); }},
+  {"file", "", kTrace, Group::task, Takes::value, "FILE", "the trace; also as the first argument",
+   [](Options& o, string_view v) { return path(v, o.trace.file); }},
+  {"svg", "", kTrace, Group::task, Takes::value, "FILE.svg", "draws the timeline of one step",
+   [](Options& o, string_view v) { return path(v, o.trace.svg); }},
+  {"step", "", kTrace, Group::task, Takes::value, "N", "only this step (figures: all; picture: a typical one)",
+   [](Options& o, string_view v) { return integer(v, 0, kAny, o.trace.step); }},
+  {"link-bandwidth", "", kBench, Group::device, Takes::value, "GB/s", "emulates a link between ranks: what leaves a rank; 0: no limit (0)", set_link_bandwidth},
+  {"link-latency", "", kBench, Group::device, Takes::value, "US", "microseconds that a message is on the emulated link after it left (0)", set_link_latency},
   {"input-len", "", kBench, Group::task, Takes::value, "N", "prompt tokens of a request (1024)",
    [](Options& o, string_view v) { return integer(v, 1, kAny, o.throughput.input_len); }},
   {"output-len", "", kBench, Group::task, Takes::value, "N", "generated tokens of a request (128)",

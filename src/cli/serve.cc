@@ -31,7 +31,8 @@ class StopSignals {
       }
     });
   }
-  ~StopSignals() {
+  ~StopSignals() { unwatch(); }
+  void unwatch() {
     if (!thread_.joinable()) return;
     pthread_kill(thread_.native_handle(), kDone);
     thread_.join();
@@ -49,14 +50,17 @@ int serve(const Options& options) {
   StopSignals signals;
   auto config = resolve(options.engine);
   if (!config) return report(config.error());
-  auto session = open_session(std::move(*config), Report::table);
+  auto session = open_session(std::move(*config), Report::table, options.engine.trace);
   if (!session) return report(session.error());
   auto server = server::Server::listen(options.server, *(*session)->engine, *(*session)->tokenizer, (*session)->metrics);
   if (!server) return report(server.error());
   fmt::print(stderr, "Listening on http://{}:{} (pid {}). API key: none.\n", options.server.host, (*server)->port(), getpid());
   signals.watch(**server);
   (*server)->run();
-  return (*session)->engine->health() == engine::Health::failed ? 5 : 0;
+  const bool failed = (*session)->engine->health() == engine::Health::failed;
+  signals.unwatch();  // from here on a signal waits: the trace is written whole
+  server->reset();    // it answers from the engine
+  return finish(**session, failed ? 5 : 0);
 }
 
 }  // namespace hocket::cli

@@ -1,5 +1,10 @@
 #include "cli/session.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
 #include <fmt/format.h>
 
 #include "cli/progress.h"
@@ -32,13 +37,37 @@ int exit_code(Code code) {
   }
 }
 
-Expected<std::unique_ptr<Session>> open_session(engine::Config config, Report report) {
+Expected<void> check_trace(const fs::path& trace) {
+  if (trace.empty()) return {};
+  const fs::path folder = trace.has_parent_path() ? trace.parent_path() : fs::path(".");
+  if (access(folder.c_str(), W_OK | X_OK) == 0 && !fs::is_directory(trace)) return {};
+  return fail(Code::config, fmt::format("configuration error: --trace {}: {}. Name a file in a folder that is writable.",
+                                        trace.string(), fs::is_directory(trace) ? "a folder" : std::strerror(errno)));
+}
+
+int finish(Session& session, int code) {
+  if (session.recorder == nullptr) return code;
+  session.engine.reset();  // the lanes' writers end
+  if (const int64_t dropped = session.recorder->dropped(); dropped > 0) {
+    fmt::print(stderr, "{}: the trace lacks its oldest {} spans.\n", session.trace.string(), dropped);
+  }
+  const auto saved = telemetry::save_trace(session.trace, session.recorder->spans());
+  if (saved) return code;
+  fmt::print(stderr, "{}\n", saved.error().message);
+  return code != 0 ? code : exit_code(saved.error().code);
+}
+
+Expected<std::unique_ptr<Session>> open_session(engine::Config config, Report report, const fs::path& trace) {
+  if (auto writable = check_trace(trace); !writable) return tl::unexpected(writable.error());
   std::error_code ignored;
   if (!fs::is_directory(config.model, ignored)) {
     return fail(Code::missing, fmt::format("{} is not a folder. Name a Hugging Face model folder with config.json.",
                                            config.model.string()));
   }
   auto session = std::make_unique<Session>();
+  session->trace = trace;
+  if (!trace.empty()) session->recorder = std::make_unique<device::Recorder>();
+  config.recorder = session->recorder.get();
   auto tokenizer = text::Tokenizer::load(config.model / "tokenizer.json");
   if (!tokenizer) return tl::unexpected(tokenizer.error());
   session->tokenizer = std::make_unique<text::Tokenizer>(std::move(*tokenizer));

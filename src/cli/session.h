@@ -11,6 +11,8 @@ namespace hocket::cli {
 struct Session {
   telemetry::Metrics metrics;
   std::unique_ptr<text::Tokenizer> tokenizer;
+  std::filesystem::path trace;  ///< empty: none
+  std::unique_ptr<device::Recorder> recorder;  ///< with a trace
   std::unique_ptr<engine::Engine> engine;
 };
 
@@ -19,7 +21,11 @@ Expected<std::filesystem::path> bundled_model();
 
 enum class Report : uint8_t { quiet, table };
 /// Loads the tokenizer and the engine, with progress and the start-up table on standard error.
-Expected<std::unique_ptr<Session>> open_session(engine::Config config, Report report);
+/// `trace`: where finish() writes one; empty: none. Fails (config) at once if its folder cannot be written to.
+Expected<std::unique_ptr<Session>> open_session(engine::Config config, Report report, const std::filesystem::path& trace);
+/// The end of every command: stops the engine and writes the trace. Returns `code`, or if that is 0 the code of a trace
+/// that could not be written, with a line on standard error.
+int finish(Session& session, int code);
 
 /// 2: configuration, 3: model files, 1: anything else.
 int exit_code(Code code);

@@ -59,18 +59,18 @@ int bench_throughput(const Options& options) {
   auto config = resolve(options.engine);
   if (!config) return report(config.error());
   const uint64_t seed = config->seed;
-  auto session = open_session(std::move(*config), Report::table);
+  auto session = open_session(std::move(*config), Report::table, options.engine.trace);
   if (!session) return report(session.error());
   std::vector<Prompt> prompts = random_prompts(options.throughput, *(*session)->tokenizer, seed);
   // one warm-up request: first touches of weights, arenas and cache are not what is measured
   Prompt warm_up = prompts.front();
   warm_up.sampling.max_tokens = 2;
-  if (auto warmed = complete(*(*session)->engine, {warm_up}); !warmed) return report(warmed.error());
+  if (auto warmed = complete(*(*session)->engine, {warm_up}); !warmed) return finish(**session, report(warmed.error()));
   const auto began = std::chrono::steady_clock::now();
   auto completions = complete(*(*session)->engine, std::move(prompts));
-  if (!completions) return report(completions.error());
+  if (!completions) return finish(**session, report(completions.error()));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  return print_result(options.throughput, seconds, ids_digest(*completions));
+  return finish(**session, print_result(options.throughput, seconds, ids_digest(*completions)));
 }
 
 }  // namespace hocket::cli
