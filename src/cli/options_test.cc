@@ -289,6 +289,23 @@ TEST(Options, YamlThatIsNoneIsRefused) {
   EXPECT_EQ(parse({"serve", "--config", empty.path()}).server.port, 8000);
 }
 
+TEST(Options, TracesAndLinks) {
+  const Options t = parse({"trace", "t.json", "--svg", "t.svg", "--step", "7", "--json"});
+  EXPECT_EQ(t.verb, Verb::trace);
+  EXPECT_EQ(t.trace.file, "t.json");
+  EXPECT_EQ(t.trace.svg, "t.svg");
+  EXPECT_EQ(t.trace.step, 7);
+  EXPECT_EQ(t.trace.output, Output::json);
+  EXPECT_THAT(errors({"trace"}), ElementsAre(HasSubstr("no trace.")));
+  EXPECT_THAT(errors({"trace", "a", "b"}), ElementsAre(HasSubstr("a file was already given")));
+  const Options b = parse({"bench", "throughput", "--trace", "f.json", "--link-bandwidth", "0.1", "--link-latency", "20"});
+  EXPECT_EQ(b.engine.trace, "f.json");
+  EXPECT_DOUBLE_EQ(b.engine.config.link.bytes_per_second, 1e8);
+  EXPECT_EQ(b.engine.config.link.latency, std::chrono::microseconds(20));
+  EXPECT_THAT(errors({"serve", "--link-bandwidth", "1"}), ElementsAre(HasSubstr("belongs to `hocket bench throughput`")));
+  EXPECT_THAT(errors({"bench", "throughput", "--link-bandwidth", "-1"}), ElementsAre(HasSubstr("--link-bandwidth -1: ")));
+}
+
 TEST(Options, CommandsThatDoNotExist) {
   EXPECT_THAT(errors({"sreve"}), ElementsAre("configuration error: unknown command sreve. Did you mean serve?"));
   EXPECT_THAT(errors({"bench"}), ElementsAre("configuration error: bench what? Use `hocket bench throughput`."));

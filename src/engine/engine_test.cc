@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <set>
 #include <thread>
 
 namespace hocket::engine {
@@ -123,6 +124,24 @@ TEST(Engine, AnswersTheSameHoweverItIsRun) {
   c = two_ranks();
   c.expert_parallel = false;  // independent replicas
   EXPECT_EQ(answers(c), want);
+}
+
+TEST(Engine, TracesAndLinksChangeNoToken) {
+  const auto want = answers(two_ranks());
+  device::Recorder recorder;
+  Config c = two_ranks();
+  c.recorder = &recorder;
+  c.link = {.bytes_per_second = 1e8, .latency = 20us};
+  EXPECT_EQ(answers(c), want);
+  std::set<std::pair<int, std::string>> lanes;
+  std::set<std::string> names;
+  for (const auto& span : recorder.spans()) {
+    EXPECT_LE(span.begin_ns, span.end_ns);
+    lanes.insert({span.rank, span.lane});
+    names.insert(span.name);
+  }
+  EXPECT_EQ(lanes.size(), 8U);  // two ranks of host, compute, comm and link
+  for (const char* name : {"step 0", "u0/L0/attention", "u1/L3/dispatch", "u1/L3/combine"}) EXPECT_TRUE(names.contains(name)) << name;
 }
 
 TEST(Engine, PreemptionChangesNothing) {

@@ -119,5 +119,41 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"Throughput: [\d.]+ requests/s, [\d.]+ total tokens/s, [\d.]+ output tokens/s")
 
+    def test_trace(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace, svg = f"{folder}/t.json", f"{folder}/t.svg"
+            command = ["generate", "--prompt", PROMPT, "--max-tokens", "8"]
+            plain, traced = hocket(*command), hocket(*command, "--trace", trace)
+            self.assertEqual(traced.returncode, 0, traced.stderr)
+            self.assertEqual(traced.stdout, plain.stdout)
+            events = json.loads(pathlib.Path(trace).read_text())["traceEvents"]
+            self.assertEqual({e["pid"] for e in events}, {0, 1})
+            done = hocket("trace", trace, "--json", "--svg", svg)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(len(json.loads(done.stdout)["gaps"]), 10)
+            self.assertIn("</svg>", pathlib.Path(svg).read_text())
+            self.assertIn("overlap efficiency", hocket("trace", trace, "--step", "0").stdout)
+            self.refused(hocket("trace", trace, "--step", "99999"), 3, "step 99999")
+            self.refused(hocket("trace", f"{folder}/none.json"), 3, "no such file")
+            self.refused(hocket("trace", trace, "--svg", "/dev/full"), 1, "/dev/full")
+            self.refused(hocket(*command, "--trace", "/nonexistent/t.json"), 2, "/nonexistent/t.json")
+            full = hocket(*command, "--trace", "/dev/full")
+            self.refused(full, 1, "/dev/full", "No space left")
+            self.assertEqual(full.stdout, plain.stdout)
+            damaged = pathlib.Path(folder, "damaged.json")
+            damaged.write_text(pathlib.Path(trace).read_text()[:1000])
+            self.refused(hocket("trace", str(damaged)), 3, "damaged.json: not a trace")
+
+    def test_an_emulated_link_changes_no_token(self):
+        digests = set()
+        with tempfile.TemporaryDirectory() as folder:
+            for link in ([], ["--link-bandwidth", "0.05", "--link-latency", "50"]):
+                out = f"{folder}/o.json"
+                done = hocket("bench", "throughput", "--input-len", "64", "--output-len", "4", "--num-prompts", "4",
+                              "--output-json", out, *link)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                digests.add(json.loads(pathlib.Path(out).read_text())["token_ids_sha256"])
+        self.assertEqual(len(digests), 1)
+
 
 unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
