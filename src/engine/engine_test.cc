@@ -131,7 +131,7 @@ TEST(Engine, TracesAndLinksChangeNoToken) {
   device::Recorder recorder;
   Config c = two_ranks();
   c.recorder = &recorder;
-  c.link = {.bytes_per_second = 1e8, .latency = 20us};
+  c.link = {.bytes_per_second = 1e9, .latency = 5us};
   EXPECT_EQ(answers(c), want);
   std::set<std::pair<int, std::string>> lanes;
   std::set<std::string> names;
