@@ -22,10 +22,11 @@ struct Uses {
 void share(std::span<Flow> flows, int ranks, const LinkLimits& limits,
            const std::vector<double>& store) {
   const auto r = static_cast<size_t>(ranks);
-  std::vector<Resource> resources(2 * r);
+  std::vector<Resource> resources(4 * r);  // within a node out, in; between nodes out, in
   for (size_t i = 0; i < r; ++i) {
     resources[i].left = limits.egress;
     resources[r + i].left = limits.ingress;
+    resources[2 * r + i].left = resources[3 * r + i].left = limits.nic;
   }
   std::vector<Uses> uses;
   uses.reserve(flows.size());
@@ -37,8 +38,9 @@ void share(std::span<Flow> flows, int ranks, const LinkLimits& limits,
       resources.push_back({most > 0 ? most : std::numeric_limits<double>::infinity(), 0});
       last = flow.node;
     }
-    uses.push_back({static_cast<size_t>(flow.from), r + static_cast<size_t>(flow.to),
-                    resources.size() - 1});
+    const size_t fabric = limits.between_nodes(flow.from, flow.to) ? 2 * r : 0;
+    uses.push_back({fabric + static_cast<size_t>(flow.from),
+                    fabric + r + static_cast<size_t>(flow.to), resources.size() - 1});
     for (size_t use : {uses.back().egress, uses.back().ingress, uses.back().store})
       ++resources[use].flows;
   }

@@ -17,7 +17,12 @@ struct Flow {
 
 /// Most that may pass, in bytes per ns.
 struct LinkLimits {
-  double egress = 1, ingress = 1;  ///< of each rank
+  double egress = 1, ingress = 1;  ///< of each rank, within a node
+  double nic = 1;                  ///< of each rank and direction, between nodes
+  int node_ranks = 0;              ///< ranks of a node; 0: there is one node
+  bool between_nodes(int from, int to) const {
+    return node_ranks > 0 && from / node_ranks != to / node_ranks;
+  }
 };
 
 /// Rates that are max-min fair over each rank's egress and ingress and each sender's stores

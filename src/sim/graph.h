@@ -43,6 +43,7 @@ struct Price {
 struct ExchangeNode {
   Key key{};
   std::vector<double> bytes{};  ///< to each rank; those for itself cross no link
+  double speed = 1;             ///< of its flows, as a share of what the link gives
   double fixed_ns = 0;          ///< on its way besides, and where `bytes` is empty instead
   int sms = 0;                  ///< held until it ends here (high throughput); 0: none
 };

@@ -106,7 +106,7 @@ class Solver {
     for (int to = 0; to < graph_.ranks; ++to) {
       const double bytes = mine.bytes.empty() ? 0 : mine.bytes[static_cast<size_t>(to)];
       if (to != node(id).rank && bytes > 0) {
-        flows_.push_back({id, node(id).rank, to, bytes, 0});
+        flows_.push_back({id, node(id).rank, to, bytes / mine.speed, 0});
         ++leaving_[at(id)];
         flows_stale_ = true;
       } else if (!timed) {
