@@ -148,11 +148,37 @@ TEST(SglangDecode, SignsAndBreakEvenArePublishedOnes) {
   while (sglang_gain(break_even) < 0) break_even += 1;
   EXPECT_GE(break_even, 64);
   EXPECT_LE(break_even, 128);
-  RecordProperty("gain_32", std::to_string(sglang_gain(32)));
-  RecordProperty("gain_64", std::to_string(sglang_gain(64)));
-  RecordProperty("gain_128", std::to_string(sglang_gain(128)));
-  RecordProperty("gain_256", std::to_string(sglang_gain(256)));
-  RecordProperty("break_even", std::to_string(break_even));
+  // in points of a per cent: 0 at 32, where it was fitted, and +8 at 256, where contention is missing
+  EXPECT_NEAR(100 * sglang_gain(32) + 27, -0.1, 0.1);
+  EXPECT_NEAR(100 * sglang_gain(64), -13.4, 0.1);
+  EXPECT_EQ(break_even, 102);
+  EXPECT_NEAR(100 * sglang_gain(128), 8.3, 0.1);
+  EXPECT_NEAR(100 * sglang_gain(256) - 25.5, 7.7, 0.1);
+}
+
+// The same report, prefill of EP32: 27 to 35 % more at equal tokens a device. Compute 1.55 us a token
+// and layer from the throughput without overlap, exchange 1.43 us (three remote nodes of 21.5 KB at
+// 45 GB/s), 24 of 132 SMs held; attention 60 % and dispatch a third are assumptions. What is missing,
+// imbalance of slots, tiles and contention, makes it too high: judged is that the gain is positive and
+// below the bound.
+TEST(SglangPrefill, TheGainLiesBelowTheBound) {
+  const double tokens = 8192, compute = 1550 * tokens / 2, wire = 1430 * tokens / 2;
+  const StageTimes times{.attention = compute * 0.6, .experts = compute * 0.4,
+                         .dispatch = wire / 3, .combine = wire * 2 / 3, .comm_sms = 24};
+  const double serial = 2 * 58 * (compute + wire);
+  const auto gain_of = [&](Partition partition) {
+    const StageRun run{.order = {.layers = 58},
+                       .machine = {.sms = 132, .comm_sms = 24, .partition = partition}};
+    return serial / static_cast<double>(run_stages(times, run).end().count()) - 1;
+  };
+  const double bound = (compute + wire) / std::max(compute, wire) - 1;
+  EXPECT_NEAR(bound, 0.92, 0.01);
+  for (const Partition partition : {Partition::dynamic, Partition::fixed}) {
+    EXPECT_GT(gain_of(partition), 0.35) << "above the published 27 to 35 %: terms are missing";
+    EXPECT_LT(gain_of(partition), bound);
+  }
+  RecordProperty("dynamic", std::to_string(gain_of(Partition::dynamic)));
+  RecordProperty("static", std::to_string(gain_of(Partition::fixed)));
 }
 
 }  // namespace
