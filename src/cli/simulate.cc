@@ -8,6 +8,17 @@
 #include "sim/report.h"
 
 namespace hocket::cli {
+namespace {
+
+/// All ranks of one step, as `hocket trace` reads them.
+Expected<void> save(const std::filesystem::path& path, const sim::RecordedStep& step) {
+  auto spans = sim::spans(step.graph, step.solution);
+  for (int rank = 0; rank < step.graph.ranks; ++rank)
+    spans.push_back({rank, "host", "step 0", 0, step.solution.length.count(), {}});
+  return telemetry::save_trace(path, spans);
+}
+
+}  // namespace
 
 int simulate(const Options& options) {
   auto setup = virtual_setup(options);
@@ -20,8 +31,7 @@ int simulate(const Options& options) {
   const sim::StepShape& steady = result->steady();
   const sim::RecordedStep step = model.run(steady);
   if (!options.engine.trace.empty()) {
-    const auto spans = sim::spans(step.graph, step.solution);
-    if (auto saved = telemetry::save_trace(options.engine.trace, spans); !saved) return report(saved.error());
+    if (auto saved = save(options.engine.trace, step); !saved) return report(saved.error());
   }
   const sim::StepFigures figures = sim::figures(step);
   const sim::Advice advice = sim::advise(model, workload, steady);

@@ -69,6 +69,7 @@ device::Event RecordStream::exchange(const device::Label& label, ExchangeNode ex
 }
 
 device::Event RecordStream::post(const device::Label& label, ExchangeNode exchange) {
+  device_.launched();
   Node node{.rank = device_.rank_, .lane = Lane::link, .label = label, .after = tail_};
   node.exchange = static_cast<int>(device_.graph_.exchanges.size());
   device_.graph_.exchanges.push_back(std::move(exchange));
