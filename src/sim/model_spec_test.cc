@@ -1,4 +1,4 @@
-// Presets against the arithmetic of docs/simulator.md, and files that users write.
+// Presets against arithmetic on the public configurations, and files that users write.
 #include "sim/model_spec.h"
 
 #include <gtest/gtest.h>
