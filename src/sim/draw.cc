@@ -85,7 +85,9 @@ std::string draw(const Timeline& timeline, const DrawOptions& options) {
       const int from = column_of(box.begin), to = column_of(box.end);
       for (int i = from; i < to; ++i) {
         const auto letter = static_cast<size_t>(i - from);
-        const char fill = letter == 0 ? '|' : letter <= box.text.size() ? box.text[letter - 1] : '-';
+        const char fill = letter == 0                 ? '|'
+                          : letter <= box.text.size() ? box.text[letter - 1]
+                                                      : '-';
         line[static_cast<size_t>(i)] = fill;
       }
     }

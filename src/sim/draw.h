@@ -11,8 +11,8 @@ struct DrawOptions {
   int columns = 96;
 };
 /// Lanes compute, comm and link, those that have spans. Boxes: "att0" attention of ubatch 0 up to
-/// what is dispatched, "exp" experts, "sha" shared experts, "dis" dispatch, "com" combine, "fin" what
-/// follows it. Last line: the width of a column.
+/// what is dispatched, "exp" experts, "sha" shared experts, "dis" dispatch, "com" combine, "fin"
+/// what follows it. Last line: the width of a column.
 std::string draw(const device::sim::Timeline& timeline, const DrawOptions& options = {});
 
 }  // namespace hocket::sim

@@ -11,8 +11,8 @@ namespace hocket::sim {
 namespace {
 
 // Vendor data sheets; NVLink as DeepEP reaches it. Hopper: its maintainers' 380 of 450 GB/s, and
-// 160 of 200 on the H800 (arXiv 2505.09343). Blackwell: DeepEP #420, GB200, 24 SMs, 351 and 426 GB/s
-// counting a rank's own rows, a quarter of them at EP4. NIC: 45 of 50 GB/s, an assumption.
+// 160 of 200 on the H800 (arXiv 2505.09343). Blackwell: DeepEP #420, GB200, 24 SMs, 351 and 426
+// GB/s counting a rank's own rows, a quarter of them at EP4. NIC: 45 of 50 GB/s, an assumption.
 std::vector<Hardware> presets() {
   std::vector<Hardware> all(6);
   Hardware& h100 = all[0];
@@ -154,7 +154,8 @@ Expected<Hardware> read(const std::string& file) {
                                    {hardware.node_gpus, "node_gpus"},
                                    {hardware.batched_tokens, "batched_tokens"},
                                    {hardware.slowdown, "slowdown"}}) {
-    if (value <= 0) return refuse(file, fmt::format("{} must be above 0. Give it, or base: PRESET.", key));
+    if (value <= 0)
+      return refuse(file, fmt::format("{} must be above 0. Give it, or base: PRESET.", key));
   }
   return hardware;
 }
@@ -176,15 +177,16 @@ Expected<Hardware> load_hardware(const std::string& name_or_file) {
 Machine machine_of(const Hardware& hardware, int ranks, int comm_sms, Partition partition) {
   const double slow = hardware.slowdown;
   const bool nodes = ranks > static_cast<int>(hardware.node_gpus);
-  Machine machine{.link = {.egress = hardware.link_gb_s / slow, .ingress = hardware.link_gb_s / slow}};
+  Machine machine{
+      .link = {.egress = hardware.link_gb_s / slow, .ingress = hardware.link_gb_s / slow}};
   if (nodes) {
     machine.link.node_ranks = static_cast<int>(hardware.node_gpus);
     machine.link.nic = hardware.nic_gb_s / slow;
   }
   machine.latency_ns = (nodes ? hardware.nic_latency_us : hardware.latency_us) * 1000 * slow;
   machine.sms = static_cast<int>(hardware.sms);
-  machine.memory_sms = static_cast<int>(
-      std::ceil(hardware.memory_tb_s * 1000 * hardware.memory_efficiency / hardware.sm_memory_gb_s));
+  machine.memory_sms = static_cast<int>(std::ceil(
+      hardware.memory_tb_s * 1000 * hardware.memory_efficiency / hardware.sm_memory_gb_s));
   machine.store_per_sm = hardware.sm_store_gb_s / slow;
   machine.comm_sms = comm_sms;
   machine.partition = partition;

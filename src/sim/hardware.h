@@ -12,20 +12,21 @@ namespace hocket::sim {
 /// One GPU (or process) and its links. Decimal units, dense peaks, one direction.
 struct Hardware {
   std::string name;
-  double sms = 0;  ///< 0: no partition
+  double sms = 0;                                          ///< 0: no partition
   double fp8_tflops = 0, bf16_tflops = 0, fp4_tflops = 0;  ///< 0: not supported, the next larger is
   double memory_gb = 0, memory_tb_s = 0;
-  /// Bytes that cross the link between two GPUs of a node, as exchanges reach it; those of a combine.
+  /// Bytes that cross the link between two GPUs of a node, as exchanges reach it; those of a
+  /// combine.
   double link_gb_s = 0, link_combine_gb_s = 0;
-  double nic_gb_s = 0;    ///< between nodes, a GPU
-  double node_gpus = 8;   ///< joined by the link
+  double nic_gb_s = 0;   ///< between nodes, a GPU
+  double node_gpus = 8;  ///< joined by the link
   double latency_us = 2, nic_latency_us = 5;
   double gemm_efficiency = 0.6, attention_efficiency = 0.5, memory_efficiency = 0.8;
-  double launch_us = 2.5;  ///< host time of a launch
-  double floor_us = 3;     ///< device time of the smallest launch
-  double sm_memory_gb_s = 100;  ///< traffic of one SM; measured on an H200, 41 of 132 saturate
-  double sm_store_gb_s = 50;    ///< of an exchange; the same source
-  double comm_sms = 20;         ///< of an exchange; vLLM's VLLM_DBO_COMM_SMS
+  double launch_us = 2.5;        ///< host time of a launch
+  double floor_us = 3;           ///< device time of the smallest launch
+  double sm_memory_gb_s = 100;   ///< traffic of one SM; measured on an H200, 41 of 132 saturate
+  double sm_store_gb_s = 50;     ///< of an exchange; the same source
+  double comm_sms = 20;          ///< of an exchange; vLLM's VLLM_DBO_COMM_SMS
   double batched_tokens = 8192;  ///< a step and rank; vLLM's server default
   /// All device and link times are multiplied by this; 1: nothing was calibrated.
   double slowdown = 1;

@@ -16,8 +16,7 @@ std::vector<std::vector<NodeId>> exchanges_of_ranks(const Graph& graph) {
   std::vector<std::vector<NodeId>> ranks(static_cast<size_t>(graph.ranks));
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
-    if (node.exchange >= 0)
-      ranks[static_cast<size_t>(node.rank)].push_back(static_cast<NodeId>(i));
+    if (node.exchange >= 0) ranks[static_cast<size_t>(node.rank)].push_back(static_cast<NodeId>(i));
   }
   return ranks;
 }
@@ -35,11 +34,10 @@ Expected<Matching> match(const Graph& graph) {
     const auto next = static_cast<int32_t>(matching.members.size());
     const int32_t group = groups.emplace(graph.exchanges[index].key, next).first->second;
     if (group == next) matching.members.emplace_back(static_cast<size_t>(graph.ranks), -1);
-    NodeId& member =
-        matching.members[static_cast<size_t>(group)][static_cast<size_t>(node.rank)];
+    NodeId& member = matching.members[static_cast<size_t>(group)][static_cast<size_t>(node.rank)];
     if (member >= 0)
-      return fail(Code::internal, fmt::format("{} is issued twice.",
-                                              describe(graph, static_cast<NodeId>(i))));
+      return fail(Code::internal,
+                  fmt::format("{} is issued twice.", describe(graph, static_cast<NodeId>(i))));
     member = static_cast<NodeId>(i);
     matching.group[index] = group;
   }
@@ -48,8 +46,8 @@ Expected<Matching> match(const Graph& graph) {
     for (const NodeId id : members) some = std::max(some, id);
     for (size_t rank = 0; rank < members.size(); ++rank) {
       if (members[rank] < 0)
-        return fail(Code::internal, fmt::format("{} has no partner on rank {}.",
-                                                describe(graph, some), rank));
+        return fail(Code::internal,
+                    fmt::format("{} has no partner on rank {}.", describe(graph, some), rank));
     }
   }
   return matching;

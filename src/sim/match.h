@@ -12,8 +12,8 @@ struct Matching {
 };
 /// Fails (internal) naming rank and node where a rank lacks an exchange that another has.
 Expected<Matching> match(const Graph& graph);
-/// Every rank issues its exchanges in the order of rank 0 (docs/dbo.md, R7). Fails (internal) naming
-/// the first rank and node that differ.
+/// Every rank issues its exchanges in the order of rank 0 (docs/dbo.md, R7). Fails (internal)
+/// naming the first rank and node that differ.
 Expected<void> check_order(const Graph& graph);
 
 }  // namespace hocket::sim

@@ -114,9 +114,12 @@ std::string lower(std::string text) {
 
 double bytes_of(Format format) {
   switch (format) {
-    case Format::bf16: return 2;
-    case Format::fp8: return 1 + 4.0 / (128 * 128);
-    case Format::mxfp4: return 0.5 + 1.0 / 32;
+    case Format::bf16:
+      return 2;
+    case Format::fp8:
+      return 1 + 4.0 / (128 * 128);
+    case Format::mxfp4:
+      return 0.5 + 1.0 / 32;
   }
   return 2;
 }
@@ -182,9 +185,10 @@ Expected<ModelSpec> load_model_spec(const std::string& name_or_path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) path /= "config.json";
   if (!std::filesystem::is_regular_file(path, ignored))
-    return fail(Code::config,
-                fmt::format("model {}: no preset, no config.json and no folder with one. Presets: {}.",
-                            name_or_path, fmt::join(model_names(), ", ")));
+    return fail(
+        Code::config,
+        fmt::format("model {}: no preset, no config.json and no folder with one. Presets: {}.",
+                    name_or_path, fmt::join(model_names(), ", ")));
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
@@ -210,7 +214,8 @@ Expected<ModelSpec> parse_model_spec(const std::string& text, const std::string&
   read_format(json, spec);
   if (spec.experts < 2)
     return fail(Code::config, fmt::format("model {} has no expert layers; overlap needs their "
-                                          "exchange. Use a mixture-of-experts model.", name));
+                                          "exchange. Use a mixture-of-experts model.",
+                                          name));
   for (const auto& [value, key] : {std::pair{spec.layers, "num_hidden_layers"},
                                    {spec.hidden, "hidden_size"},
                                    {spec.vocab, "vocab_size"},

@@ -15,7 +15,8 @@ const char* name(Format format);
 /// Shapes of a mixture-of-experts transformer.
 struct ModelSpec {
   std::string name;
-  int64_t layers = 0, dense_layers = 0, dense_width = 0;  ///< the first `dense_layers` have no experts
+  int64_t layers = 0, dense_layers = 0,
+          dense_width = 0;  ///< the first `dense_layers` have no experts
   int64_t hidden = 0, vocab = 0;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   int64_t q_lora = 0, kv_lora = 0, nope_dim = 0, rope_dim = 0, v_dim = 0;  ///< kv_lora > 0: MLA
@@ -32,17 +33,17 @@ struct ModelSpec {
   /// FLOPs of one query with one key; absorbed: the form that decodes use.
   enum class Form : uint8_t { prefill, decode };
   double core_flops(Form form) const;
-  double expert_weights() const;       ///< of one expert
-  double kv_bytes() const;             ///< a token and layer
-  double dispatch_row_bytes() const;   ///< one FP8 scale per 128 columns included
+  double expert_weights() const;      ///< of one expert
+  double kv_bytes() const;            ///< a token and layer
+  double dispatch_row_bytes() const;  ///< one FP8 scale per 128 columns included
   double combine_row_bytes() const { return 2.0 * static_cast<double>(hidden); }
   double parameters() const;
   double weight_bytes(int ranks) const;  ///< on one of `ranks` that share the experts
 };
 
 std::vector<std::string> model_names();
-/// A preset's name (any case), a config.json, or a folder that holds one. Fails (config) with one line
-/// naming what is missing: the file, the key, or experts.
+/// A preset's name (any case), a config.json, or a folder that holds one. Fails (config) with one
+/// line naming what is missing: the file, the key, or experts.
 Expected<ModelSpec> load_model_spec(const std::string& name_or_path);
 Expected<ModelSpec> parse_model_spec(const std::string& json, const std::string& name);
 

@@ -15,9 +15,9 @@ namespace {
 TEST(ModelSpec, PresetsHaveThePublishedCosts) {
   struct Row {
     const char* name;
-    double projections, experts;      // MFLOP a token and layer
-    double prefill, decode;           // FLOP a token, key and layer
-    double kv, dispatch, combine;     // bytes
+    double projections, experts;   // MFLOP a token and layer
+    double prefill, decode;        // FLOP a token, key and layer
+    double kv, dispatch, combine;  // bytes
     double billions;
   };
   for (const Row& row : {Row{"qwen3-30b-a3b", 37.7, 75.5, 16384, 16384, 2048, 2112, 4096, 30.5},
@@ -75,7 +75,8 @@ TEST(ModelSpec, ReadsConfigFiles) {
           "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
           "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8,
           "moe_intermediate_size": 2048, "intermediate_size": 18432, "topk_group": 4,
-          "first_k_dense_replace": 3, "quantization_config": {"quant_method": "fp8"}})", "mine");
+          "first_k_dense_replace": 3, "quantization_config": {"quant_method": "fp8"}})",
+      "mine");
   ASSERT_TRUE(deepseek);
   EXPECT_EQ(deepseek->parameters(), load_model_spec("deepseek-v3")->parameters());
 }

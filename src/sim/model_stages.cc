@@ -60,23 +60,26 @@ void ModelStages::attention(dbo::Ubatch& ub) {
   const double qkv_columns = qkv / h;
   const bool windowed = model_.window > 0 && ub.layer % 2 == 0;
   const double pairs = real(windowed ? share.window_pairs : share.pairs);
-  const auto form = shape_.phase == dbo::Phase::decode ? ModelSpec::Form::decode
-                                                       : ModelSpec::Form::prefill;
-  const double context = windowed ? std::min(real(share.context), real(model_.window) * t)
-                                  : real(share.context);
+  const auto form =
+      shape_.phase == dbo::Phase::decode ? ModelSpec::Form::decode : ModelSpec::Form::prefill;
+  const double context =
+      windowed ? std::min(real(share.context), real(model_.window) * t) : real(share.context);
   const double core = out / h;
   launch(ub, "input_norm", {.memory_bytes = 4 * t * h});
-  launch(ub, "qkv", {.flops = 2 * t * qkv,
-                     .memory_bytes = t > 0 ? qkv * width + 2 * t * (h + qkv_columns) : 0});
+  launch(
+      ub, "qkv",
+      {.flops = 2 * t * qkv, .memory_bytes = t > 0 ? qkv * width + 2 * t * (h + qkv_columns) : 0});
   launch(ub, "rope_kv", {.memory_bytes = t * (4 * qkv_columns + model_.kv_bytes())});
-  launch(ub, "attention", {.flops = pairs * model_.core_flops(form),
-                           .memory_bytes = context * model_.kv_bytes() + 4 * t * core});
-  launch(ub, "o_proj", {.flops = 2 * t * out,
-                        .memory_bytes = t > 0 ? out * width + 2 * t * (core + h) : 0});
+  launch(ub, "attention",
+         {.flops = pairs * model_.core_flops(form),
+          .memory_bytes = context * model_.kv_bytes() + 4 * t * core});
+  launch(ub, "o_proj",
+         {.flops = 2 * t * out, .memory_bytes = t > 0 ? out * width + 2 * t * (core + h) : 0});
   if (!is_moe(ub.layer)) return;
   launch(ub, "norm", {.memory_bytes = 8 * t * h});
-  launch(ub, "router", {.flops = 2 * t * h * real(model_.experts),
-                        .memory_bytes = 2 * t * h + 4 * t * real(model_.experts)});
+  launch(ub, "router",
+         {.flops = 2 * t * h * real(model_.experts),
+          .memory_bytes = 2 * t * h + 4 * t * real(model_.experts)});
 }
 
 WireSpec ModelStages::wire(dbo::Ubatch& ub, Direction direction) {
@@ -113,20 +116,21 @@ void ModelStages::experts(dbo::Ubatch& ub) {
   const double rows = expert_rows(ub.index), h = real(model_.hidden), w = real(model_.expert_width);
   const double weights = touched(rows) * bytes_of(model_.expert_format) * h * w;
   const double in = model_.wire == Format::fp8 ? 1 : 2;
-  launch(ub, "gate_up", {.flops = 4 * rows * h * w,
-                         .memory_bytes = 2 * weights + rows * (in * h + 4 * w)});
+  launch(ub, "gate_up",
+         {.flops = 4 * rows * h * w, .memory_bytes = 2 * weights + rows * (in * h + 4 * w)});
   launch(ub, "activation", {.memory_bytes = rows * w * (4 + in)});
-  launch(ub, "down", {.flops = 2 * rows * h * w,
-                      .memory_bytes = weights + rows * (in * w + 2 * h)});
+  launch(ub, "down",
+         {.flops = 2 * rows * h * w, .memory_bytes = weights + rows * (in * w + 2 * h)});
 }
 
 void ModelStages::shared(dbo::Ubatch& ub) {
   if (model_.shared_width <= 0) return;
   const double t = tokens_of(rank_, ub.index), h = real(model_.hidden);
   const double w = real(model_.shared_width);
-  launch(ub, "shared", {.flops = 6 * t * h * w,
-                        .memory_bytes = t > 0 ? 3 * h * w * bytes_of(model_.dense_format) +
-                                                    t * (4 * h + 6 * w) : 0});
+  launch(ub, "shared",
+         {.flops = 6 * t * h * w,
+          .memory_bytes =
+              t > 0 ? 3 * h * w * bytes_of(model_.dense_format) + t * (4 * h + 6 * w) : 0});
 }
 
 void ModelStages::finish(dbo::Ubatch& ub) {
@@ -137,9 +141,10 @@ void ModelStages::finish(dbo::Ubatch& ub) {
 void ModelStages::dense(dbo::Ubatch& ub) {
   const double t = tokens_of(rank_, ub.index), h = real(model_.hidden);
   const double w = real(model_.dense_width);
-  launch(ub, "dense", {.flops = 6 * t * h * w,
-                       .memory_bytes = t > 0 ? 3 * h * w * bytes_of(model_.dense_format) +
-                                                   t * (4 * h + 6 * w) : 0});
+  launch(ub, "dense",
+         {.flops = 6 * t * h * w,
+          .memory_bytes =
+              t > 0 ? 3 * h * w * bytes_of(model_.dense_format) + t * (4 * h + 6 * w) : 0});
 }
 
 void ModelStages::tail(dbo::Ubatch& ub) {

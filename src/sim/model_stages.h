@@ -26,7 +26,7 @@ class ModelStages final : public Stages {
   /// Rows that reach this rank's experts from all ranks: choices, and tokens counted once.
   double expert_rows(int ubatch) const;
   double token_rows(int ubatch) const;
-  double touched(double rows) const;  ///< this rank's experts that have a row
+  double touched(double rows) const;                 ///< this rank's experts that have a row
   std::vector<double> row_counts(int ubatch) const;  ///< rows sent to each rank
   static void launch(dbo::Ubatch& ub, const char* stage, device::Cost cost) {
     ub.lane().launch(stage, cost, {});

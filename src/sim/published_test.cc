@@ -120,8 +120,8 @@ TEST(DeepSeekArithmetic, TheLinkGivesTheirTimePerToken) {
 // SGLang, "Deploying DeepSeek with PD disaggregation and large-scale expert parallelism" (LMSYS,
 // 2025), decode on 72 H100: two-batch overlap costs 27 % at 32 tokens a device, breaks even between
 // 64 and 128, gains 25.5 % at 256. Costs of a layer: weights 375 us + 2.34 us a token, exchange
-// 60 us + 3.34 us a token (DeepEP's low-latency table), 5 gaps of 2 us. The compute terms are fitted
-// to the point at 256 without overlap and the one at 32: what lies between is predicted.
+// 60 us + 3.34 us a token (DeepEP's low-latency table), 5 gaps of 2 us. The compute terms are
+// fitted to the point at 256 without overlap and the one at 32: what lies between is predicted.
 double sglang_gain(double tokens) {
   const auto layer = [](double n) {
     const double compute = 375'000 + 2340 * n, exchange = 60'000 + 3340 * n;
@@ -148,7 +148,8 @@ TEST(SglangDecode, SignsAndBreakEvenArePublishedOnes) {
   while (sglang_gain(break_even) < 0) break_even += 1;
   EXPECT_GE(break_even, 64);
   EXPECT_LE(break_even, 128);
-  // in points of a per cent: 0 at 32, where it was fitted, and +8 at 256, where contention is missing
+  // in points of a per cent: 0 at 32, where it was fitted, and +8 at 256, where contention is
+  // missing
   EXPECT_NEAR(100 * sglang_gain(32) + 27, -0.1, 0.1);
   EXPECT_NEAR(100 * sglang_gain(64), -13.4, 0.1);
   EXPECT_EQ(break_even, 102);
@@ -156,15 +157,18 @@ TEST(SglangDecode, SignsAndBreakEvenArePublishedOnes) {
   EXPECT_NEAR(100 * sglang_gain(256) - 25.5, 7.7, 0.1);
 }
 
-// The same report, prefill of EP32: 27 to 35 % more at equal tokens a device. Compute 1.55 us a token
-// and layer from the throughput without overlap, exchange 1.43 us (three remote nodes of 21.5 KB at
-// 45 GB/s), 24 of 132 SMs held; attention 60 % and dispatch a third are assumptions. What is missing,
-// imbalance of slots, tiles and contention, makes it too high: judged is that the gain is positive and
-// below the bound.
+// The same report, prefill of EP32: 27 to 35 % more at equal tokens a device. Compute 1.55 us a
+// token and layer from the throughput without overlap, exchange 1.43 us (three remote nodes of 21.5
+// KB at 45 GB/s), 24 of 132 SMs held; attention 60 % and dispatch a third are assumptions. What is
+// missing, imbalance of slots, tiles and contention, makes it too high: judged is that the gain is
+// positive and below the bound.
 TEST(SglangPrefill, TheGainLiesBelowTheBound) {
   const double tokens = 8192, compute = 1550 * tokens / 2, wire = 1430 * tokens / 2;
-  const StageTimes times{.attention = compute * 0.6, .experts = compute * 0.4,
-                         .dispatch = wire / 3, .combine = wire * 2 / 3, .comm_sms = 24};
+  const StageTimes times{.attention = compute * 0.6,
+                         .experts = compute * 0.4,
+                         .dispatch = wire / 3,
+                         .combine = wire * 2 / 3,
+                         .comm_sms = 24};
   const double serial = 2 * 58 * (compute + wire);
   const auto gain_of = [&](Partition partition) {
     const StageRun run{.order = {.layers = 58},

@@ -1,5 +1,6 @@
 // A device that writes down what it is asked to do. No clock is read: control flow never depends on
-// time, turns are round robin and agreement uses counts only, so the graph is the same at any speed.
+// time, turns are round robin and agreement uses counts only, so the graph is the same at any
+// speed.
 #pragma once
 #include <functional>
 #include <optional>

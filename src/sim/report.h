@@ -12,8 +12,8 @@ namespace hocket::sim {
 struct StepFigures {
   double step_ms = 0;
   double compute_ms = 0, comm_ms = 0, exposed_ms = 0;  ///< mean of a rank
-  double bound = 1;                      ///< (C + X) / max(C, X): no schedule gains more
-  std::optional<double> efficiency{};    ///< docs/dbo.md 10
+  double bound = 1;                    ///< (C + X) / max(C, X): no schedule gains more
+  std::optional<double> efficiency{};  ///< docs/dbo.md 10
   double host_use = 0, compute_use = 0, comm_use = 0, link_use = 0;  ///< share of the step
 };
 StepFigures figures(const RecordedStep& step);
@@ -46,7 +46,8 @@ Advice advise(const StepModel& model, const Workload& workload, const StepShape&
 std::string benchmark_table(const Workload& workload, const WorkloadResult& result);
 /// One layer in the middle of the step, as rank 0 and, if ranks differ, as the others see it.
 std::string layer_picture(const StepModel& model, const RecordedStep& step);
-std::string figures_text(const StepModel& model, const StepShape& shape, const StepFigures& figures);
+std::string figures_text(const StepModel& model, const StepShape& shape,
+                         const StepFigures& figures);
 std::string advice_text(const StepModel& model, const Advice& advice);
 std::string setup_text(const StepModel& model, const Workload& workload);
 std::string json_report(const StepModel& model, const Workload& workload,

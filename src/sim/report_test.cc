@@ -14,7 +14,8 @@ using testing::HasSubstr;
 using testing::Not;
 
 StepSetup box(const char* hardware, int ranks) {
-  return {.model = *load_model_spec("qwen3-30b-a3b"), .hardware = *load_hardware(hardware),
+  return {.model = *load_model_spec("qwen3-30b-a3b"),
+          .hardware = *load_hardware(hardware),
           .ranks = ranks};
 }
 

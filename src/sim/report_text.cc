@@ -13,8 +13,12 @@ namespace {
 
 using device::sim::Timeline;
 
-std::string row(const char* what, double value) { return fmt::format("{:<40} {:<10.2f}\n", what, value); }
-std::string row(const char* what, int64_t value) { return fmt::format("{:<40} {:<10}\n", what, value); }
+std::string row(const char* what, double value) {
+  return fmt::format("{:<40} {:<10.2f}\n", what, value);
+}
+std::string row(const char* what, int64_t value) {
+  return fmt::format("{:<40} {:<10}\n", what, value);
+}
 std::string rule(std::string_view title, char fill) {
   const size_t left = (50 - title.size()) / 2, right = 50 - title.size() - left;
   return std::string(left, fill) + std::string(title) + std::string(right, fill) + "\n";
@@ -44,7 +48,8 @@ std::vector<double> token_times(const Workload& workload, const WorkloadResult& 
   std::vector<double> all;
   if (workload.output_len < 2) return all;
   for (const RequestTimes& one : result.requests)
-    all.push_back((one.total_ms - one.first_token_ms) / static_cast<double>(workload.output_len - 1));
+    all.push_back((one.total_ms - one.first_token_ms) /
+                  static_cast<double>(workload.output_len - 1));
   return all;
 }
 
@@ -103,7 +108,8 @@ std::string benchmark_table(const Workload& workload, const WorkloadResult& resu
   text += row("Total Token throughput (tok/s):", result.tokens_per_second(workload));
   text += section("Time to First Token", "TTFT", first_tokens(result));
   if (workload.output_len > 1)
-    text += section("Time per Output Token (excl. 1st token)", "TPOT", token_times(workload, result));
+    text +=
+        section("Time per Output Token (excl. 1st token)", "TPOT", token_times(workload, result));
   return text + std::string(50, '=') + "\n";
 }
 
@@ -153,8 +159,9 @@ std::string advice_text(const StepModel& model, const Advice& advice) {
     text += fmt::format("  comm SMs   {} ms; best {} of {}\n", variants(advice.comm_sms),
                         best(advice.comm_sms).value, model.setup().hardware.sms);
   if (advice.threshold) {
-    text += fmt::format("  threshold  --dbo-{}-token-threshold {} (gain {:.0f} %; break-even at {})\n",
-                        phase, *advice.threshold, 100 * kMinGain, advice.break_even.value_or(0));
+    text +=
+        fmt::format("  threshold  --dbo-{}-token-threshold {} (gain {:.0f} %; break-even at {})\n",
+                    phase, *advice.threshold, 100 * kMinGain, advice.break_even.value_or(0));
   } else if (advice.break_even) {
     text += fmt::format("  threshold  no step gains {:.0f} %; break-even at {}\n", 100 * kMinGain,
                         *advice.break_even);
@@ -166,14 +173,16 @@ std::string advice_text(const StepModel& model, const Advice& advice) {
 
 std::string setup_text(const StepModel& model, const Workload& workload) {
   const StepSetup& s = model.setup();
-  std::string text = fmt::format(
-      "{} ({}) on {} x {}, routing {}, schedule {}, event {}\n", s.model.name,
-      name(s.model.expert_format), s.ranks, s.hardware.name, name(s.routing),
-      s.schedule == Schedule::hocket ? "hocket" : "vllm",
-      s.capture == EventCapture::before_yield ? "before the yield" : "after the yield");
+  std::string text =
+      fmt::format("{} ({}) on {} x {}, routing {}, schedule {}, event {}\n", s.model.name,
+                  name(s.model.expert_format), s.ranks, s.hardware.name, name(s.routing),
+                  s.schedule == Schedule::hocket ? "hocket" : "vllm",
+                  s.capture == EventCapture::before_yield ? "before the yield" : "after the yield");
   if (!s.hardware.calibrated.empty()) {
-    text += fmt::format("calibrated: all times x {:.3f} ({}); everything else is data sheets and "
-                        "assumptions\n", s.hardware.slowdown, s.hardware.calibrated);
+    text += fmt::format(
+        "calibrated: all times x {:.3f} ({}); everything else is data sheets and "
+        "assumptions\n",
+        s.hardware.slowdown, s.hardware.calibrated);
   } else {
     text += "uncalibrated: all operations, from data sheets and assumed efficiencies\n";
   }
@@ -184,23 +193,37 @@ std::string json_report(const StepModel& model, const Workload& workload,
                         const WorkloadResult& result, const StepFigures& f, const Advice& advice) {
   const StepSetup& s = model.setup();
   const std::vector<double> ttft = first_tokens(result), tpot = token_times(workload, result);
-  nlohmann::ordered_json json = {
-      {"model", s.model.name}, {"hardware", s.hardware.name}, {"num_gpus", s.ranks},
-      {"slowdown", s.hardware.slowdown}, {"calibrated", s.hardware.calibrated},
-      {"routing", name(s.routing)}, {"duration", result.seconds},
-      {"completed", workload.prompts},
-      {"total_token_throughput", result.tokens_per_second(workload)},
-      {"mean_ttft_ms", mean(ttft)}, {"median_ttft_ms", percentile(ttft, 0.5)},
-      {"p99_ttft_ms", percentile(ttft, 0.99)}, {"mean_tpot_ms", mean(tpot)},
-      {"steps", result.steps}, {"split_steps", result.split_steps}, {"reasons", result.reasons}};
-  json["step"] = {{"ms", f.step_ms}, {"compute_ms", f.compute_ms}, {"comm_ms", f.comm_ms},
-                  {"exposed_ms", f.exposed_ms}, {"bound", f.bound},
+  nlohmann::ordered_json json = {{"model", s.model.name},
+                                 {"hardware", s.hardware.name},
+                                 {"num_gpus", s.ranks},
+                                 {"slowdown", s.hardware.slowdown},
+                                 {"calibrated", s.hardware.calibrated},
+                                 {"routing", name(s.routing)},
+                                 {"duration", result.seconds},
+                                 {"completed", workload.prompts},
+                                 {"total_token_throughput", result.tokens_per_second(workload)},
+                                 {"mean_ttft_ms", mean(ttft)},
+                                 {"median_ttft_ms", percentile(ttft, 0.5)},
+                                 {"p99_ttft_ms", percentile(ttft, 0.99)},
+                                 {"mean_tpot_ms", mean(tpot)},
+                                 {"steps", result.steps},
+                                 {"split_steps", result.split_steps},
+                                 {"reasons", result.reasons}};
+  json["step"] = {{"ms", f.step_ms},
+                  {"compute_ms", f.compute_ms},
+                  {"comm_ms", f.comm_ms},
+                  {"exposed_ms", f.exposed_ms},
+                  {"bound", f.bound},
                   {"efficiency", f.efficiency ? nlohmann::ordered_json(*f.efficiency)
                                               : nlohmann::ordered_json(nullptr)},
                   {"imbalance", model.routing().imbalance()},
-                  {"use", {{"host", f.host_use}, {"compute", f.compute_use}, {"comm", f.comm_use},
-                           {"link", f.link_use}}}};
-  json["advice"] = {{"phase", phase_name(advice.phase)}, {"tokens", advice.tokens},
+                  {"use",
+                   {{"host", f.host_use},
+                    {"compute", f.compute_use},
+                    {"comm", f.comm_use},
+                    {"link", f.link_use}}}};
+  json["advice"] = {{"phase", phase_name(advice.phase)},
+                    {"tokens", advice.tokens},
                     {"ubatches", json_of(advice.ubatches, "ubatches")},
                     {"comm_sms", json_of(advice.comm_sms, "comm_sms")},
                     {"break_even", json_of(advice.break_even)},

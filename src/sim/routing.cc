@@ -129,7 +129,8 @@ double Routing::distinct() const { return std::accumulate(reached.begin(), reach
 
 double Routing::imbalance() const {
   const double sum = std::accumulate(choices.begin(), choices.end(), 0.0);
-  return *std::max_element(choices.begin(), choices.end()) * static_cast<double>(choices.size()) / sum;
+  return *std::max_element(choices.begin(), choices.end()) * static_cast<double>(choices.size()) /
+         sum;
 }
 
 Routing route(const ModelSpec& model, int ranks, int node_ranks, const RoutingSpec& spec) {

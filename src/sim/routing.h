@@ -10,8 +10,9 @@
 namespace hocket::sim {
 
 enum class RoutingKind : uint8_t { uniform, zipf, one_expert };
-/// zipf: the chance of the expert at place i of a shuffled list falls with 1 / i^exponent. one_expert:
-/// every token takes expert 0 and its neighbours, all on the first rank: the worst case.
+/// zipf: the chance of the expert at place i of a shuffled list falls with 1 / i^exponent.
+/// one_expert: every token takes expert 0 and its neighbours, all on the first rank: the worst
+/// case.
 struct RoutingSpec {
   RoutingKind kind = RoutingKind::uniform;
   double exponent = 1;

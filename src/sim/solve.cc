@@ -210,8 +210,8 @@ class Solver {
     --leaving_[at(id)];
     const ExchangeNode& mine = exchange(id);
     for (int to = 0; to < graph_.ranks; ++to) {
-      const bool flows = !mine.bytes.empty() && to != node(id).rank &&
-                         mine.bytes[static_cast<size_t>(to)] > 0;
+      const bool flows =
+          !mine.bytes.empty() && to != node(id).rank && mine.bytes[static_cast<size_t>(to)] > 0;
       if (!flows) arrive(id, to);
     }
     settle(id);
@@ -290,8 +290,12 @@ std::vector<telemetry::TraceSpan> spans(const Graph& graph, const Solution& solu
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (!shown(graph, solution, i)) continue;
     const Node& node = graph.nodes[i];
-    telemetry::TraceSpan span{node.rank, name(node.lane), node.label.str(),
-                              solution.begin[i].count(), solution.end[i].count(), {}};
+    telemetry::TraceSpan span{node.rank,
+                              name(node.lane),
+                              node.label.str(),
+                              solution.begin[i].count(),
+                              solution.end[i].count(),
+                              {}};
     if (node.exchange >= 0) {
       const ExchangeNode& exchange = graph.exchanges[static_cast<size_t>(node.exchange)];
       double bytes = 0;

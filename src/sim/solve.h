@@ -32,9 +32,9 @@ struct Solution {
   Nanos length{0};                    ///< of the last
 };
 /// Event-driven, in whole ns: an end between two of them counts as the later, so nothing is early.
-/// Among what runs it finds the earliest end at current rates, advances, starts what became free and
-/// shares SMs and links anew. Fails (internal) as match() does, and where nothing can run with the
-/// names of the nodes that wait for each other.
+/// Among what runs it finds the earliest end at current rates, advances, starts what became free
+/// and shares SMs and links anew. Fails (internal) as match() does, and where nothing can run with
+/// the names of the nodes that wait for each other.
 Expected<Solution> solve(const Graph& graph, const Machine& machine);
 
 /// Everything that took time, and every exchange, as traces of all devices name it; in node order.

@@ -30,8 +30,8 @@ Graph one_exchange(const std::vector<double>& ns, const std::vector<std::vector<
     compute->launch(work("attention", ns[static_cast<size_t>(rank)]));
     comm->wait(compute->record());
     auto& wire = dynamic_cast<RecordStream&>(*comm);
-    compute->wait(wire.exchange(
-        {"dispatch", 0, 0}, {.bytes = bytes[static_cast<size_t>(rank)], .sms = sms}));
+    compute->wait(
+        wire.exchange({"dispatch", 0, 0}, {.bytes = bytes[static_cast<size_t>(rank)], .sms = sms}));
     compute->launch(work("experts", 10));
   }
   return graph;
@@ -72,6 +72,16 @@ TEST(Solve, WhatAFlowLeavesUnusedGoesToTheOthers) {
   share(flows, 3, {.egress = 3, .ingress = 2}, {0.5, 0});
   EXPECT_DOUBLE_EQ(flows[0].rate, 0.25) << "stores of the first node";
   EXPECT_DOUBLE_EQ(flows[2].rate, 1.75);
+}
+
+// Two nodes of two ranks: what leaves the node is limited by the NIC, what stays by the link.
+TEST(Solve, NodesAreJoinedByTheirNics) {
+  std::vector<Flow> flows = {{0, 0, 1, 1, 0}, {0, 0, 2, 1, 0}, {0, 0, 3, 1, 0}, {1, 1, 2, 1, 0}};
+  share(flows, 4, {.egress = 9, .ingress = 9, .nic = 2, .node_ranks = 2}, {0, 0});
+  EXPECT_DOUBLE_EQ(flows[0].rate, 9);
+  EXPECT_DOUBLE_EQ(flows[1].rate, 1);
+  EXPECT_DOUBLE_EQ(flows[2].rate, 1);
+  EXPECT_DOUBLE_EQ(flows[3].rate, 1);
 }
 
 TEST(Solve, AFewSmsCannotFillTheLink) {
@@ -150,8 +160,7 @@ TEST(Match, NamesRankAndNode) {
             "differently.");
   Graph missing = swapped_turns();
   missing.exchanges[3].key.layer = 7;
-  EXPECT_EQ(solve(missing, {}).error().message,
-            "rank 0 u0/L0/dispatch has no partner on rank 1.");
+  EXPECT_EQ(solve(missing, {}).error().message, "rank 0 u0/L0/dispatch has no partner on rank 1.");
   missing.exchanges[3].key = missing.exchanges[2].key;
   EXPECT_EQ(match(missing).error().message, "rank 1 u0/L0/dispatch is issued twice.");
 }
@@ -184,9 +193,9 @@ TEST(Solve, ALongerStageNeverShortensTheStep) {
   for (const StageTimes& t : random_times(100)) {
     const StageRun run{.order = {.layers = 3}};
     const Nanos before = run_stages(t, run).end();
-    for (double StageTimes::*stage : {&StageTimes::attention, &StageTimes::shared,
-                                      &StageTimes::experts, &StageTimes::dispatch,
-                                      &StageTimes::combine}) {
+    for (double StageTimes::*stage :
+         {&StageTimes::attention, &StageTimes::shared, &StageTimes::experts, &StageTimes::dispatch,
+          &StageTimes::combine}) {
       StageTimes longer = t;
       longer.*stage += 100;
       EXPECT_GE(run_stages(longer, run).end(), before);

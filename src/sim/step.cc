@@ -77,15 +77,17 @@ Price StepModel::price(const device::Label& label, const device::Cost& cost) con
   if (cost.flops <= 0 && cost.memory_bytes <= 0) return {};
   const std::string_view stage = label.stage;
   const bool experts = stage == "gate_up" || stage == "down";
-  const bool gemm = experts || stage == "qkv" || stage == "o_proj" || stage == "shared" ||
-                    stage == "dense";
+  const bool gemm =
+      experts || stage == "qkv" || stage == "o_proj" || stage == "shared" || stage == "dense";
   const Format format = experts ? setup_.model.expert_format
-                                : gemm ? setup_.model.dense_format : Format::bf16;
+                        : gemm  ? setup_.model.dense_format
+                                : Format::bf16;
   // MXFP4 weights meet FP8 activations where the device has FP4, BF16 ones elsewhere
   const bool narrow = format == Format::fp8 || (format == Format::mxfp4 && hw.fp4_tflops > 0);
   const double peak = narrow && hw.fp8_tflops > 0 ? hw.fp8_tflops : hw.bf16_tflops;
   const double efficiency = stage == "attention" ? hw.attention_efficiency : hw.gemm_efficiency;
-  Price price{.fixed = hw.floor_us * 1000, .flops = cost.flops / (peak * efficiency * 1000),
+  Price price{.fixed = hw.floor_us * 1000,
+              .flops = cost.flops / (peak * efficiency * 1000),
               .memory = cost.memory_bytes / (hw.memory_tb_s * hw.memory_efficiency * 1000)};
   for (double* part : {&price.fixed, &price.flops, &price.memory}) *part *= hw.slowdown;
   // vLLM limits its FP8 GEMMs only, and always
@@ -107,7 +109,9 @@ RecordedStep StepModel::run(const StepShape& shape) const {
   if (vllm) order.host = vllm_host(ModelStages::kLaunches, launch_ns);
   if (vllm && shape.overlap == dbo::Overlap::off) order.host.hand_over = Nanos(0);
   for (int rank = 0; rank < setup_.ranks; ++rank) {
-    const Pricer pricer = [this](const auto& label, const auto& cost) { return price(label, cost); };
+    const Pricer pricer = [this](const auto& label, const auto& cost) {
+      return price(label, cost);
+    };
     RecordDevice device(step.graph, rank, pricer, Nanos(std::llround(launch_ns)));
     ModelStages stages(setup_, routing_, shape, rank);
     std::vector<dbo::TokenRange> ranges;
@@ -120,7 +124,7 @@ RecordedStep StepModel::run(const StepShape& shape) const {
   }
   if (auto same = check_order(step.graph); !same)
     throw Error(same.error().code, same.error().message);
-  const Partition partition = vllm ? Partition::none
+  const Partition partition = vllm                                 ? Partition::none
                               : shape.overlap == dbo::Overlap::off ? Partition::dynamic
                                                                    : setup_.partition;
   auto solution = solve(step.graph, machine_of(hw, setup_.ranks, setup_.comm_sms, partition));

@@ -20,7 +20,8 @@ TunePhase sweep(const StepModel& model, const Workload& workload, dbo::Phase pha
       return step_ms(model, plain_step(model.setup(), workload, phase, tokens, ubatches));
     };
     TuneRow row{.tokens = tokens, .whole_ms = time(1)};
-    for (int ubatches = 2; ubatches <= 4; ++ubatches) row.split.push_back({ubatches, time(ubatches)});
+    for (int ubatches = 2; ubatches <= 4; ++ubatches)
+      row.split.push_back({ubatches, time(ubatches)});
     result.rows.push_back(std::move(row));
   }
   result.break_even = smallest_with_gain(model, workload, phase, 0, most);
@@ -45,8 +46,8 @@ int fewest(const std::vector<Variant>& all) {
 }
 
 std::string table(const TunePhase& phase) {
-  std::string text = fmt::format("{}: tokens of a rank, ms of a step\n{:>8} {:>10}", name(phase.phase),
-                                 "tokens", "whole");
+  std::string text = fmt::format("{}: tokens of a rank, ms of a step\n{:>8} {:>10}",
+                                 name(phase.phase), "tokens", "whole");
   for (int ubatches = 2; ubatches <= 4; ++ubatches)
     text += fmt::format(" {:>16}", fmt::format("{} ubatches", ubatches));
   text += "\n";
@@ -58,9 +59,9 @@ std::string table(const TunePhase& phase) {
   }
   if (!phase.break_even) return text + "splitting never pays in this range\n";
   text += fmt::format("break-even at {} tokens", *phase.break_even);
-  return text + (phase.threshold ? fmt::format(", gain of {:.0f} % from {}\n", 100 * kMinGain,
-                                               *phase.threshold)
-                                 : fmt::format(", never {:.0f} %\n", 100 * kMinGain));
+  return text + (phase.threshold
+                     ? fmt::format(", gain of {:.0f} % from {}\n", 100 * kMinGain, *phase.threshold)
+                     : fmt::format(", never {:.0f} %\n", 100 * kMinGain));
 }
 
 }  // namespace

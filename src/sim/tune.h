@@ -5,9 +5,9 @@
 namespace hocket::sim {
 
 struct TuneRow {
-  int64_t tokens = 0;                  ///< of each rank
+  int64_t tokens = 0;  ///< of each rank
   double whole_ms = 0;
-  std::vector<Variant> split{};        ///< by ubatches, 2 to 4
+  std::vector<Variant> split{};  ///< by ubatches, 2 to 4
 };
 struct TunePhase {
   dbo::Phase phase = dbo::Phase::prefill;

@@ -40,10 +40,8 @@ class Runner {
     const ModelSpec& spec = model.setup().model;
     const Hardware& hw = model.setup().hardware;
     const int64_t length = workload.input_len + workload.output_len;
-    const double free =
-        hw.memory_gb * 1e9 * kMemoryShare - spec.weight_bytes(model.setup().ranks);
-    const double tokens =
-        free / (spec.kv_bytes() * static_cast<double>(spec.layers));
+    const double free = hw.memory_gb * 1e9 * kMemoryShare - spec.weight_bytes(model.setup().ranks);
+    const double tokens = free / (spec.kv_bytes() * static_cast<double>(spec.layers));
     blocks_ = static_cast<int64_t>(tokens) / kBlock;
     needed_ = (length + kBlock - 1) / kBlock;
     const int64_t most = workload.max_seqs * needed_ + 1;
@@ -79,10 +77,9 @@ class Runner {
  private:
   /// To the rank with the fewest requests, as a data-parallel router does.
   Expected<void> send() {
-    const auto least =
-        std::min_element(ranks_.begin(), ranks_.end(), [](const auto& a, const auto& b) {
-          return a->outstanding < b->outstanding;
-        });
+    const auto least = std::min_element(
+        ranks_.begin(), ranks_.end(),
+        [](const auto& a, const auto& b) { return a->outstanding < b->outstanding; });
     sched::Request request{.id = next_};
     request.sampling.max_tokens = workload_.output_len;
     request.sampling.ignore_eos = true;
@@ -102,8 +99,8 @@ class Runner {
     for (const auto& rank : ranks_) {
       const dbo::StepPlan& plan = rank->scheduler.plan();
       plans.push_back(&plan);
-      records.push_back({.step = result_.steps, .tokens = plan.tokens(),
-                         .uniform_query = plan.uniform_query});
+      records.push_back(
+          {.step = result_.steps, .tokens = plan.tokens(), .uniform_query = plan.uniform_query});
     }
     dbo::Decision decision = dbo::decide(records, policy_of(workload_, batched_), history_);
     if (workload_.backend == Backend::low_latency) decision.mode = dbo::Mode::low_latency;
@@ -172,8 +169,9 @@ class Runner {
 std::vector<std::string> problems(const Workload& workload, const StepSetup& setup) {
   std::vector<std::string> all = problems(setup);
   if (workload.concurrency > 0 && workload.concurrency < setup.ranks)
-    all.push_back(fmt::format("--max-concurrency {} leaves ranks of --num-gpus {} idle. Use {} or more.",
-                              workload.concurrency, setup.ranks, setup.ranks));
+    all.push_back(
+        fmt::format("--max-concurrency {} leaves ranks of --num-gpus {} idle. Use {} or more.",
+                    workload.concurrency, setup.ranks, setup.ranks));
   return all;
 }
 
@@ -186,15 +184,16 @@ const StepShape& WorkloadResult::steady() const {
 }
 
 double WorkloadResult::tokens_per_second(const Workload& workload) const {
-  return static_cast<double>(workload.prompts * (workload.input_len + workload.output_len)) / seconds;
+  return static_cast<double>(workload.prompts * (workload.input_len + workload.output_len)) /
+         seconds;
 }
 
 Expected<WorkloadResult> run_workload(const StepModel& model, const Workload& workload) {
   return Runner(model, workload).run();
 }
 
-StepShape plain_step(const StepSetup& setup, const Workload& workload, dbo::Phase phase, int64_t tokens,
-                     int ubatches) {
+StepShape plain_step(const StepSetup& setup, const Workload& workload, dbo::Phase phase,
+                     int64_t tokens, int ubatches) {
   dbo::StepPlan plan;
   const bool decode = phase == dbo::Phase::decode;
   plan.uniform_query = decode ? 1 : 0;

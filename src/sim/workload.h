@@ -17,7 +17,7 @@ struct Workload {
   int64_t max_batched_tokens = 0;  ///< of a step and rank; 0: the hardware's
   int64_t max_seqs = 128;          ///< of a rank
   Backend backend = Backend::automatic;
-  dbo::Policy policy{};            ///< low_latency_capacity follows from `backend`
+  dbo::Policy policy{};  ///< low_latency_capacity follows from `backend`
   dbo::CutPolicy cut{};
 };
 /// Everything at once that keeps it from being run, one line each; empty: nothing.
@@ -46,7 +46,7 @@ Expected<WorkloadResult> run_workload(const StepModel& model, const Workload& wo
 
 /// A step of equal ranks without a scheduler: `tokens` of each rank, prompts of `input_len` in
 /// prefill, one token behind a context of `input_len` each in decode.
-StepShape plain_step(const StepSetup& setup, const Workload& workload, dbo::Phase phase, int64_t tokens,
-                     int ubatches);
+StepShape plain_step(const StepSetup& setup, const Workload& workload, dbo::Phase phase,
+                     int64_t tokens, int ubatches);
 
 }  // namespace hocket::sim

@@ -1,5 +1,6 @@
 // vLLM #38451 and what else can be said about whole benchmarks. Inputs are those of the presets,
-// fixed before anything was compared; one number is calibrated, in the open, on the figure "before".
+// fixed before anything was compared; one number is calibrated, in the open, on the figure
+// "before".
 #include "sim/workload.h"
 
 #include <gtest/gtest.h>
@@ -55,8 +56,8 @@ TEST(Vllm38451, TheFixIsPredictedFromTheFigureBefore) {
 }
 
 // How far the prediction hangs on inputs that nobody published for that machine: the exchange rate
-// and the efficiencies. Each row is calibrated anew. Rates in GB/s as DeepEP counts them, a rank's own
-// rows included: #420 with 24 and 16 SMs, #394, and DeepEP V2.
+// and the efficiencies. Each row is calibrated anew. Rates in GB/s as DeepEP counts them, a rank's
+// own rows included: #420 with 24 and 16 SMs, #394, and DeepEP V2.
 TEST(Vllm38451, ThePredictionWithOtherInputs) {
   struct Case {
     double dispatch, combine, gemm, attention, want_error;
@@ -77,7 +78,8 @@ TEST(Vllm38451, ThePredictionWithOtherInputs) {
   }
 }
 
-/// Layer 20 of rank 0: how long D0, D1, C0, C1 run beside the launches of the stage that hides them.
+/// Layer 20 of rank 0: how long D0, D1, C0, C1 run beside the launches of the stage that hides
+/// them.
 std::array<Nanos, 4> hidden(const StepSetup& setup) {
   const StepShape shape = plain_step(setup, kSeed, dbo::Phase::prefill, 16384, 2);
   const RecordedStep step = StepModel(setup).run(shape);
@@ -99,7 +101,8 @@ TEST(Vllm38451, WhatOverlapsBeforeAndAfter) {
   const auto before = hidden(vllm(EventCapture::after_yield, 4.492));
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(before[i], Nanos(0));
   EXPECT_GT(before[3], Nanos(0)) << "the one overlap that the report mentions";
-  for (const Nanos span : hidden(vllm(EventCapture::before_yield, 4.492))) EXPECT_GT(span, Nanos(0));
+  for (const Nanos span : hidden(vllm(EventCapture::before_yield, 4.492)))
+    EXPECT_GT(span, Nanos(0));
 }
 
 // Hocket hands over twice, so with the same fault nothing at all is left.
@@ -159,9 +162,9 @@ TEST(Ranks, AnIdleRankNeitherStopsOverlapNorHangs) {
 // What imbalance costs: experts of the busiest rank, and the flows into it.
 TEST(Ranks, SkewedRoutingCostsTime) {
   double last = 1e9;
-  for (const RoutingSpec& routing : {RoutingSpec{}, RoutingSpec{RoutingKind::zipf, 0.5},
-                                     RoutingSpec{RoutingKind::zipf, 1},
-                                     RoutingSpec{RoutingKind::one_expert, 0}}) {
+  for (const RoutingSpec& routing :
+       {RoutingSpec{}, RoutingSpec{RoutingKind::zipf, 0.5}, RoutingSpec{RoutingKind::zipf, 1},
+        RoutingSpec{RoutingKind::one_expert, 0}}) {
     StepSetup setup = setup_of("qwen3-30b-a3b", "b200", 4);
     setup.routing = routing;
     const double now = throughput(setup);
