@@ -194,7 +194,7 @@ constexpr Flag kEngineFlags[] = {
 
   {"max-num-seqs", "", kEngineVerbs | kSimulate, Group::scheduler, Takes::value, "N", "requests of a step and rank (128)",
    [](Options& o, string_view v) { return integer(v, 1, kAny, o.engine.config.max_seqs); }},
-  {"max-num-batched-tokens", "", kEngineVerbs | kVirtual, Group::scheduler, Takes::value, "N", "tokens of a step and rank (2048)",
+  {"max-num-batched-tokens", "", kEngineVerbs | kVirtual, Group::scheduler, Takes::value, "N", "tokens of a step and rank (2048; simulate and tune: by hardware)",
    [](Options& o, string_view v) {
      string problem = integer(v, 1, kAny, o.engine.config.max_batched_tokens);
      o.simulate.max_batched_tokens = o.engine.config.max_batched_tokens;
