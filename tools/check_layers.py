@@ -18,8 +18,9 @@ BELOW = {
     "sched": ["base", "kv", "dbo"],
     "text": ["base"],
     "engine": ["base", "telemetry", "device", "quant", "ops", "dbo", "comm", "kv", "model", "sched", "text"],
+    "sim": ["base", "telemetry", "device", "kv", "dbo", "sched"],
     "server": ["base", "telemetry", "sched", "text", "engine"],
-    "cli": ["base", "telemetry", "device", "dbo", "comm", "model", "sched", "text", "engine", "server"],
+    "cli": ["base", "telemetry", "device", "dbo", "comm", "model", "sched", "text", "engine", "sim", "server"],
 }
 
 bad = 0

@@ -10,6 +10,8 @@ int generate(const Options& options);
 int evaluate(const Options& options);
 int bench_throughput(const Options& options);
 int trace(const Options& options);
+int simulate(const Options& options);
+int tune(const Options& options);
 
 /// The configuration with what was left open filled in: the bundled model, and with it two ranks and expert parallelism
 /// unless a parallel flag was given.

@@ -25,6 +25,8 @@ int run(int argc, char** argv) {
     case Verb::eval: return evaluate(*options);
     case Verb::bench_throughput: return bench_throughput(*options);
     case Verb::trace: return trace(*options);
+    case Verb::simulate: return simulate(*options);
+    case Verb::tune: return tune(*options);
   }
   return 2;
 }

@@ -23,7 +23,9 @@ constexpr Command kCommands[] = {{Verb::serve, "serve"},
                                  {Verb::generate, "generate"},
                                  {Verb::eval, "eval"},
                                  {Verb::bench_throughput, "bench throughput"},
-                                 {Verb::trace, "trace"}};
+                                 {Verb::trace, "trace"},
+                                 {Verb::simulate, "simulate"},
+                                 {Verb::tune, "tune"}};
 
 const Flag* find_in(std::span<const Flag> flags, std::string_view name) {
   const auto it = std::find_if(flags.begin(), flags.end(), [&](const Flag& flag) { return flag.name == name; });
@@ -291,10 +293,10 @@ tl::expected<Options, std::vector<std::string>> parse_options(std::span<const st
     answer.help = general_help();
     return answer;
   }
-  constexpr std::string_view kUse = "Use serve, generate, eval, bench throughput or trace; `hocket --help` explains.";
+  constexpr std::string_view kUse = "Use serve, generate, eval, bench throughput, trace, simulate or tune; `hocket --help` explains.";
   if (arguments.empty()) return refuse({fmt::format("no command. {}", kUse)});
   if (arguments[0] == "bench") return refuse({"bench what? Use `hocket bench throughput`."});
-  const auto best = nearest(arguments[0], {"serve", "generate", "eval", "bench", "trace"});
+  const auto best = nearest(arguments[0], {"serve", "generate", "eval", "bench", "trace", "simulate", "tune"});
   return refuse({fmt::format("unknown command {}. {}", arguments[0], best ? fmt::format("Did you mean {}?", *best) : kUse)});
 }
 

@@ -13,10 +13,11 @@
 #include "engine/config.h"
 #include "sched/request.h"
 #include "server/server.h"
+#include "sim/workload.h"
 
 namespace hocket::cli {
 
-enum class Verb : uint8_t { help, version, serve, generate, eval, bench_throughput, trace };
+enum class Verb : uint8_t { help, version, serve, generate, eval, bench_throughput, trace, simulate, tune };
 enum class Output : uint8_t { text, json };
 
 /// Where "not given" has a meaning of its own, `config` keeps its default and the flag is here.
@@ -52,6 +53,20 @@ struct TraceOptions {
   Output output = Output::text;
 };
 
+/// Model, overlap and lengths stand where the other commands have them.
+struct SimulateOptions {
+  std::string hardware = "h200-sxm";
+  int ranks = 8;
+  int64_t max_concurrency = 0;                ///< 0: no limit
+  std::optional<int64_t> max_batched_tokens;  ///< else the hardware's
+  std::optional<int> comm_sms;                ///< else the hardware's
+  sim::Schedule schedule = sim::Schedule::hocket;
+  sim::EventCapture capture = sim::EventCapture::before_yield;
+  sim::RoutingSpec routing;
+  Output output = Output::text;
+  std::filesystem::path output_yaml;  ///< with Verb::tune; empty: standard output only
+};
+
 struct Options {
   Verb verb = Verb::help;
   EngineOptions engine;
@@ -60,6 +75,7 @@ struct Options {
   EvalOptions eval;            ///< with Verb::eval
   ThroughputOptions throughput;  ///< with Verb::bench_throughput
   TraceOptions trace;          ///< with Verb::trace
+  SimulateOptions simulate;    ///< with Verb::simulate and Verb::tune
   log::Level log_level = log::Level::info;
   std::string help;                ///< with Verb::help: the text to print
   std::vector<std::string> notes;  ///< lines for standard error: aliases taken, variables that nobody reads

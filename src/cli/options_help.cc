@@ -28,6 +28,8 @@ std::string_view purpose(Verb verb) {
     case Verb::eval: return "Few-shot exact match on a file of problems.";
     case Verb::bench_throughput: return "Tokens a second with all requests queued at once, without HTTP.";
     case Verb::trace: return "Overlap efficiency, exposed communication and the largest gaps of a trace.";
+    case Verb::simulate: return "Throughput, latency and overlap on hardware that need not be there: the engine on virtual clocks.";
+    case Verb::tune: return "Where splitting a step pays, by token counts, SMs and ubatches; writes thresholds for serve --config.";
     case Verb::help:
     case Verb::version: break;
   }
@@ -44,7 +46,9 @@ std::string general_help() {
          "  generate          text completion on the command line\n"
          "  eval              few-shot exact match on a file of problems\n"
          "  bench throughput  tokens a second, without HTTP\n"
-         "  trace             what a trace written with --trace says about overlap\n\n"
+         "  trace             what a trace written with --trace says about overlap\n"
+         "  simulate          a benchmark on virtual hardware: throughput, overlap, advice\n"
+         "  tune              thresholds for a model on virtual hardware\n\n"
          "MODEL is a Hugging Face model folder; without it, the bundled tiny-moe-fp8.\n"
          "`hocket COMMAND --help` lists a command's options; `hocket --version` prints the version.\n";
 }

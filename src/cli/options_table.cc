@@ -13,7 +13,8 @@ using std::string_view;
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 constexpr unsigned kServe = verb_bit(Verb::serve), kGenerate = verb_bit(Verb::generate), kEval = verb_bit(Verb::eval),
-                   kBench = verb_bit(Verb::bench_throughput), kTrace = verb_bit(Verb::trace);
+                   kBench = verb_bit(Verb::bench_throughput), kTrace = verb_bit(Verb::trace),
+                   kSimulate = verb_bit(Verb::simulate), kTune = verb_bit(Verb::tune), kVirtual = kSimulate | kTune;
 
 /// Into `out` (any arithmetic type, optional of one, or duration by `unit`).
 template <class T>
@@ -114,6 +115,12 @@ string set_tolerance(Options& o, string_view v) {
   if (const auto value = real_in(v, 0, 0.5, problem)) o.engine.config.cut.snap_tolerance = *value;
   return problem;
 }
+string set_routing(Options& o, string_view v) {
+  const auto routing = sim::parse_routing(string(v));
+  if (!routing) return routing.error().message;
+  o.simulate.routing = *routing;
+  return {};
+}
 string set_link_bandwidth(Options& o, string_view v) {
   string problem;
   if (const auto value = real_in(v, 0, 1e6, problem)) o.engine.config.link.bytes_per_second = *value * 1e9;
@@ -138,7 +145,7 @@ string add_stop(Options& o, string_view v) {
 
 // clang-format off
 constexpr Flag kEngineFlags[] = {
-  {"model", "", kEngineVerbs, Group::model, Takes::value, "MODEL", "a Hugging Face model folder; default: the bundled tiny-moe-fp8", set_model},
+  {"model", "", kEngineVerbs | kVirtual, Group::model, Takes::value, "MODEL", "a Hugging Face model folder (the bundled tiny-moe-fp8); simulate: a preset or a config.json (qwen3-30b-a3b)", set_model},
   {"served-model-name", "", kEngineVerbs, Group::model, Takes::values, "NAME", "what clients call the model; repeatable, the first is echoed", add_served_name},
   {"max-model-len", "", kEngineVerbs, Group::model, Takes::value, "N", "context length in tokens (from the model's config)",
    [](Options& o, string_view v) { return integer(v, 1, kAny, o.engine.config.max_model_len); }},
@@ -148,7 +155,7 @@ constexpr Flag kEngineFlags[] = {
   {"seed", "", kEngineVerbs, Group::model, Takes::value, "N", "of dummy weights, and of sampling in generate (0)",
    [](Options& o, string_view v) { return integer(v, 0, kAny, o.engine.config.seed); }},
 
-  {"trace", "", kEngineVerbs, Group::general, Takes::value, "FILE.json", "writes a Chrome trace of all ranks, for Perfetto and `hocket trace`",
+  {"trace", "", kEngineVerbs | kSimulate, Group::general, Takes::value, "FILE.json", "writes a Chrome trace of all ranks, for Perfetto and `hocket trace`",
    [](Options& o, string_view v) { return path(v, o.engine.trace); }},
   {"cpu-threads", "", kEngineVerbs, Group::device, Takes::value, "N", "compute threads of all ranks together (the cores)",
    [](Options& o, string_view v) { return integer(v, 1, 1024, o.engine.config.cpu_threads); }},
@@ -165,19 +172,19 @@ constexpr Flag kEngineFlags[] = {
   {"enable-expert-parallel", "ep", kEngineVerbs, Group::parallelism, Takes::boolean, "off", "spread the experts over the ranks",
    [](Options& o, string_view v) { o.engine.expert_parallel = is_true(v); return string(); }},
   {"tensor-parallel-size", "tp", kEngineVerbs, Group::parallelism, Takes::value, "1", "1 only: tensor parallelism is not implemented", refuse_tensor_parallel},
-  {"all2all-backend", "", kEngineVerbs, Group::parallelism, Takes::value, "NAME", "auto, high_throughput (ht), low_latency (ll) or allgather (auto)", set_backend},
+  {"all2all-backend", "", kEngineVerbs | kVirtual, Group::parallelism, Takes::value, "NAME", "auto, high_throughput (ht), low_latency (ll) or allgather (auto)", set_backend},
 
-  {"enable-dbo", "", kEngineVerbs, Group::overlap, Takes::boolean, "auto", "dual-batch overlap; automatic: on where it can engage",
+  {"enable-dbo", "", kEngineVerbs | kSimulate, Group::overlap, Takes::boolean, "auto", "dual-batch overlap; automatic: on where it can engage",
    [](Options& o, string_view v) { o.engine.config.dbo = is_true(v) ? engine::Switch::on : engine::Switch::off; return string(); }},
-  {"ubatch-size", "", kEngineVerbs, Group::overlap, Takes::value, "N", "ubatches of a step (2)",
+  {"ubatch-size", "", kEngineVerbs | kSimulate, Group::overlap, Takes::value, "N", "ubatches of a step (2)",
    [](Options& o, string_view v) { return integer(v, 1, 8, o.engine.config.ubatches); }},
-  {"dbo-decode-token-threshold", "", kEngineVerbs, Group::overlap, Takes::value, "N", "smallest decode step that is split (32)",
+  {"dbo-decode-token-threshold", "", kEngineVerbs | kSimulate, Group::overlap, Takes::value, "N", "smallest decode step that is split (32)",
    [](Options& o, string_view v) { return integer(v, 0, kAny, o.engine.config.decode_threshold); }},
-  {"dbo-prefill-token-threshold", "", kEngineVerbs, Group::overlap, Takes::value, "N", "smallest other step that is split (512)",
+  {"dbo-prefill-token-threshold", "", kEngineVerbs | kSimulate, Group::overlap, Takes::value, "N", "smallest other step that is split (512)",
    [](Options& o, string_view v) { return integer(v, 0, kAny, o.engine.config.prefill_threshold); }},
-  {"dbo-policy", "", kEngineVerbs, Group::overlap, Takes::value, "NAME", "auto, threshold, always or never (auto)", set_policy},
-  {"dbo-cut", "", kEngineVerbs, Group::overlap, Takes::value, "NAME", "auto, token or request: where a step is cut (auto)", set_cut},
-  {"dbo-snap-tolerance", "", kEngineVerbs, Group::overlap, Takes::value, "X", "how far from the middle auto moves to a request boundary (0.02)", set_tolerance},
+  {"dbo-policy", "", kEngineVerbs | kSimulate, Group::overlap, Takes::value, "NAME", "auto, threshold, always or never (auto)", set_policy},
+  {"dbo-cut", "", kEngineVerbs | kSimulate, Group::overlap, Takes::value, "NAME", "auto, token or request: where a step is cut (auto)", set_cut},
+  {"dbo-snap-tolerance", "", kEngineVerbs | kSimulate, Group::overlap, Takes::value, "X", "how far from the middle auto moves to a request boundary (0.02)", set_tolerance},
   {"dbo-exchange-timeout-ms", "", kEngineVerbs, Group::overlap, Takes::value, "MS", "longest wait for a peer (10000)",
    [](Options& o, string_view v) {
      int64_t ms = 0;
@@ -185,15 +192,18 @@ constexpr Flag kEngineFlags[] = {
      o.engine.config.exchange_timeout = std::chrono::milliseconds(ms);
      return problem; }},
 
-  {"max-num-seqs", "", kEngineVerbs, Group::scheduler, Takes::value, "N", "requests of a step and rank (128)",
+  {"max-num-seqs", "", kEngineVerbs | kSimulate, Group::scheduler, Takes::value, "N", "requests of a step and rank (128)",
    [](Options& o, string_view v) { return integer(v, 1, kAny, o.engine.config.max_seqs); }},
-  {"max-num-batched-tokens", "", kEngineVerbs, Group::scheduler, Takes::value, "N", "tokens of a step and rank (2048)",
-   [](Options& o, string_view v) { return integer(v, 1, kAny, o.engine.config.max_batched_tokens); }},
+  {"max-num-batched-tokens", "", kEngineVerbs | kVirtual, Group::scheduler, Takes::value, "N", "tokens of a step and rank (2048; simulate and tune: by hardware)",
+   [](Options& o, string_view v) {
+     string problem = integer(v, 1, kAny, o.engine.config.max_batched_tokens);
+     o.simulate.max_batched_tokens = o.engine.config.max_batched_tokens;
+     return problem; }},
   {"enable-prefix-caching", "", kEngineVerbs, Group::scheduler, Takes::boolean, "on", "keep the KV blocks of common beginnings",
    [](Options& o, string_view v) { o.engine.config.prefix_caching = is_true(v) ? kv::Caching::on : kv::Caching::off; return string(); }},
 
-  {"config", "", kEngineVerbs, Group::general, Takes::value, "FILE.yaml", "flags without dashes as keys", nullptr},
-  {"log-level", "", kEngineVerbs, Group::general, Takes::value, "LEVEL", "debug, info, warning or error (info)", set_log_level},
+  {"config", "", kEngineVerbs | kVirtual, Group::general, Takes::value, "FILE.yaml", "flags without dashes as keys", nullptr},
+  {"log-level", "", kEngineVerbs | kVirtual, Group::general, Takes::value, "LEVEL", "debug, info, warning or error (info)", set_log_level},
 };
 
 constexpr Flag kCommandFlags[] = {
@@ -248,8 +258,25 @@ constexpr Flag kCommandFlags[] = {
    [](Options& o, string_view v) { return integer(v, 0, kAny, o.eval.num_fewshot); }},
   {"limit", "", kEval, Group::task, Takes::value, "N", "only the first so many problems",
    [](Options& o, string_view v) { return integer(v, 1, kAny, o.eval.limit); }},
-  {"json", "", kGenerate | kEval | kTrace, Group::task, Takes::boolean, "off", "one JSON object for each result",
-   [](Options& o, string_view v) { o.generate.output = o.eval.output = o.trace.output = is_true(v) ? Output::json : Output::text; return string(); }},
+  {"json", "", kGenerate | kEval | kTrace | kSimulate, Group::task, Takes::boolean, "off", "one JSON object for each result",
+   [](Options& o, string_view v) { o.generate.output = o.eval.output = o.trace.output = o.simulate.output = is_true(v) ? Output::json : Output::text; return string(); }},
+  {"hardware", "", kVirtual, Group::simulation, Takes::value, "NAME", "h100-sxm, h800-sxm, h200-sxm, b200, gb200-nvl72, cpu-net or a YAML file (h200-sxm)",
+   [](Options& o, string_view v) { o.simulate.hardware = v; return string(v.empty() ? "expected a name." : ""); }},
+  {"num-gpus", "", kVirtual, Group::simulation, Takes::value, "N", "ranks, attention data parallel, experts expert parallel (8)",
+   [](Options& o, string_view v) { return integer(v, 1, 512, o.simulate.ranks); }},
+  {"max-concurrency", "", kSimulate, Group::simulation, Takes::value, "N", "requests in flight over all ranks; 0: all (0)",
+   [](Options& o, string_view v) { return integer(v, 0, kAny, o.simulate.max_concurrency); }},
+  {"comm-sms", "", kVirtual, Group::simulation, Takes::value, "N", "SMs that a high-throughput exchange holds (20)",
+   [](Options& o, string_view v) { return integer(v, 1, 1024, o.simulate.comm_sms); }},
+  {"routing", "", kVirtual, Group::simulation, Takes::value, "NAME", "uniform, zipf:S, or one-expert: all rows to one rank (uniform)", set_routing},
+  {"event-capture", "", kSimulate, Group::simulation, Takes::value, "NAME", "before-yield, or after-yield: the fault of vLLM #38451 (before-yield)",
+   [](Options& o, string_view v) {
+     return choice<sim::EventCapture>(v, {{"before-yield", sim::EventCapture::before_yield}, {"after-yield", sim::EventCapture::after_yield}}, o.simulate.capture); }},
+  {"schedule", "", kSimulate, Group::simulation, Takes::value, "NAME", "hocket, or vllm: three hand-overs, its host costs (hocket)",
+   [](Options& o, string_view v) {
+     return choice<sim::Schedule>(v, {{"hocket", sim::Schedule::hocket}, {"vllm", sim::Schedule::vllm}}, o.simulate.schedule); }},
+  {"output", "", kTune, Group::simulation, Takes::value, "FILE.yaml", "writes the thresholds as a file for serve --config",
+   [](Options& o, string_view v) { return path(v, o.simulate.output_yaml); }},
   {"file", "", kTrace, Group::task, Takes::value, "FILE", "the trace; also as the first argument",
    [](Options& o, string_view v) { return path(v, o.trace.file); }},
   {"svg", "", kTrace, Group::task, Takes::value, "FILE.svg", "draws the timeline of one step",
@@ -258,11 +285,11 @@ constexpr Flag kCommandFlags[] = {
    [](Options& o, string_view v) { return integer(v, 0, kAny, o.trace.step); }},
   {"link-bandwidth", "", kBench, Group::device, Takes::value, "GB/s", "emulates a link between ranks: what leaves a rank; 0: no limit (0)", set_link_bandwidth},
   {"link-latency", "", kBench, Group::device, Takes::value, "US", "microseconds that a message is on the emulated link after it left (0)", set_link_latency},
-  {"input-len", "", kBench, Group::task, Takes::value, "N", "prompt tokens of a request (1024)",
+  {"input-len", "", kBench | kVirtual, Group::task, Takes::value, "N", "prompt tokens of a request (1024)",
    [](Options& o, string_view v) { return integer(v, 1, kAny, o.throughput.input_len); }},
-  {"output-len", "", kBench, Group::task, Takes::value, "N", "generated tokens of a request (128)",
+  {"output-len", "", kBench | kSimulate, Group::task, Takes::value, "N", "generated tokens of a request (128)",
    [](Options& o, string_view v) { return integer(v, 1, kAny, o.throughput.output_len); }},
-  {"num-prompts", "", kBench, Group::task, Takes::value, "N", "requests (1000)",
+  {"num-prompts", "", kBench | kSimulate, Group::task, Takes::value, "N", "requests (1000)",
    [](Options& o, string_view v) { return integer(v, 1, kAny, o.throughput.num_prompts); }},
   {"output-json", "", kBench, Group::task, Takes::value, "FILE", "where the figures go as JSON",
    [](Options& o, string_view v) { return path(v, o.throughput.output_json); }},
@@ -285,6 +312,7 @@ std::string_view title(Group group) {
     case Group::limits: return "Limits";
     case Group::prompt: return "Prompt";
     case Group::sampling: return "Sampling";
+    case Group::simulation: return "Simulation";
     case Group::task: return "Task";
     case Group::general: return "General";
   }

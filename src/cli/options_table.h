@@ -9,7 +9,7 @@
 
 namespace hocket::cli {
 
-enum class Group : uint8_t { model, device, parallelism, overlap, scheduler, server, limits, prompt, sampling, task, general };
+enum class Group : uint8_t { model, device, parallelism, overlap, scheduler, server, limits, prompt, sampling, simulation, task, general };
 std::string_view title(Group group);
 
 /// Takes a value into the options. Returns what is wrong with it, or nothing.
