@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include <fmt/format.h>
 
@@ -40,9 +41,25 @@ int exit_code(Code code) {
 Expected<void> check_trace(const fs::path& trace) {
   if (trace.empty()) return {};
   const fs::path folder = trace.has_parent_path() ? trace.parent_path() : fs::path(".");
-  if (access(folder.c_str(), W_OK | X_OK) == 0 && !fs::is_directory(trace)) return {};
+  std::error_code ignored;
+  std::string why;
+  if (access(folder.c_str(), W_OK | X_OK) != 0) {
+    why = std::strerror(errno);
+  } else if (fs::is_directory(trace, ignored)) {
+    why = "a folder";
+  } else {
+    return {};
+  }
   return fail(Code::config, fmt::format("configuration error: --trace {}: {}. Name a file in a folder that is writable.",
-                                        trace.string(), fs::is_directory(trace) ? "a folder" : std::strerror(errno)));
+                                        trace.string(), why));
+}
+
+Expected<void> write_file(const fs::path& path, std::string_view content) {
+  std::ofstream file(path, std::ios::binary);
+  file << content;
+  file.close();
+  if (!file) return fail(Code::internal, fmt::format("{}: cannot be written.", path.string()));
+  return {};
 }
 
 int finish(Session& session, int code) {

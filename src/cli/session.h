@@ -27,6 +27,9 @@ Expected<std::unique_ptr<Session>> open_session(engine::Config config, Report re
 /// that could not be written, with a line on standard error.
 int finish(Session& session, int code);
 
+/// Fails (internal), naming the file, if it cannot be written whole.
+Expected<void> write_file(const std::filesystem::path& path, std::string_view content);
+
 /// 2: configuration, 3: model files, 1: anything else.
 int exit_code(Code code);
 

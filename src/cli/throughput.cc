@@ -1,6 +1,5 @@
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -38,18 +37,14 @@ int print_result(const ThroughputOptions& options, double seconds, const std::st
   fmt::print("Throughput: {:.2f} requests/s, {:.2f} total tokens/s, {:.2f} output tokens/s\n", prompts / seconds,
              total / seconds, output / seconds);
   if (options.output_json.empty()) return 0;
-  std::ofstream file(options.output_json);
-  file << nlohmann::ordered_json({{"elapsed_time", seconds},
-                                  {"num_requests", options.num_prompts},
-                                  {"total_num_tokens", total},
-                                  {"requests_per_second", prompts / seconds},
-                                  {"tokens_per_second", total / seconds},
-                                  {"output_tokens_per_second", output / seconds},
-                                  {"token_ids_sha256", digest}})
-              .dump(2)
-       << "\n";
-  file.close();
-  if (!file) return report({Code::internal, fmt::format("{}: cannot be written.", options.output_json.string())});
+  const nlohmann::ordered_json result = {{"elapsed_time", seconds},
+                                         {"num_requests", options.num_prompts},
+                                         {"total_num_tokens", total},
+                                         {"requests_per_second", prompts / seconds},
+                                         {"tokens_per_second", total / seconds},
+                                         {"output_tokens_per_second", output / seconds},
+                                         {"token_ids_sha256", digest}};
+  if (auto written = write_file(options.output_json, result.dump(2) + "\n"); !written) return report(written.error());
   return 0;
 }
 

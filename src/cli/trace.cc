@@ -1,6 +1,5 @@
 // `hocket trace FILE`: overlap figures of a trace, and its picture.
 #include <cstdio>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -112,14 +111,6 @@ Expected<std::vector<TraceSpan>> only_step(const std::vector<TraceSpan>& spans, 
   return kept;
 }
 
-Expected<void> write_svg(const std::filesystem::path& path, const std::string& svg) {
-  std::ofstream file(path, std::ios::binary);
-  file << svg;
-  file.close();
-  if (!file) return fail(Code::internal, fmt::format("{}: cannot be written.", path.string()));
-  return {};
-}
-
 }  // namespace
 
 int trace(const Options& options) {
@@ -136,7 +127,7 @@ int trace(const Options& options) {
   asked.output == Output::json ? print_json(found) : print_text(found);
   if (asked.svg.empty()) return 0;
   if (step.empty()) step = telemetry::steady_step(*spans);
-  if (auto written = write_svg(asked.svg, telemetry::trace_svg(*spans, step)); !written) return report(written.error());
+  if (auto written = write_file(asked.svg, telemetry::trace_svg(*spans, step)); !written) return report(written.error());
   return 0;
 }
 

@@ -1,6 +1,5 @@
 // `hocket tune`: crossover tables, and the thresholds as a file for serve --config.
 #include <cstdio>
-#include <fstream>
 
 #include <fmt/format.h>
 
@@ -21,10 +20,7 @@ int tune(const Options& options) {
   fmt::print("{}\n{}\n{}", sim::setup_text(model, workload), sim::tuning_text(model, tuning), yaml);
   const std::filesystem::path& path = options.simulate.output_yaml;
   if (path.empty()) return 0;
-  std::ofstream file(path);
-  file << yaml;
-  file.close();
-  if (!file) return report({Code::internal, fmt::format("{}: cannot be written.", path.string())});
+  if (auto written = write_file(path, yaml); !written) return report(written.error());
   return 0;
 }
 

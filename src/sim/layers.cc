@@ -41,26 +41,21 @@ class LateExchange : public HandOver {
   Wire& wire_;
 };
 
+/// On time, with the constructor that LateExchange has.
+class PromptExchange : public dbo::Exchange {
+ public:
+  PromptExchange(Ubatch& ub, Context&, Wire& wire) : dbo::Exchange(ub, wire) {}
+};
+
+template <class AnExchange>
 Task hocket_layer(Ubatch& ub, Context& context) {
   Stages& stages = context.stages;
   Wire wire(ub, Direction::dispatch, stages.wire(ub, Direction::dispatch));
-  dbo::Exchange out(ub, wire);
+  AnExchange out(ub, context, wire);
   co_await out;
   stages.experts(ub);
   Wire home(ub, Direction::combine, stages.wire(ub, Direction::combine));
-  dbo::Exchange back(ub, home);
-  stages.shared(ub);
-  co_await back;
-}
-
-Task late_layer(Ubatch& ub, Context& context) {
-  Stages& stages = context.stages;
-  Wire wire(ub, Direction::dispatch, stages.wire(ub, Direction::dispatch));
-  LateExchange out(ub, context, wire);
-  co_await out;
-  stages.experts(ub);
-  Wire home(ub, Direction::combine, stages.wire(ub, Direction::combine));
-  LateExchange back(ub, context, home);
+  AnExchange back(ub, context, home);
   stages.shared(ub);
   co_await back;
 }
@@ -95,8 +90,9 @@ Task vllm_layer(Ubatch& ub, Context& context) {
 
 Task layer_of(Ubatch& ub, Context& context) {
   if (context.order.schedule == Schedule::vllm) return vllm_layer(ub, context);
-  if (context.order.capture == EventCapture::after_yield) return late_layer(ub, context);
-  return hocket_layer(ub, context);
+  if (context.order.capture == EventCapture::after_yield)
+    return hocket_layer<LateExchange>(ub, context);
+  return hocket_layer<PromptExchange>(ub, context);
 }
 
 Task pass(Ubatch& ub, Context& context) {

@@ -18,16 +18,18 @@ double ModelStages::tokens_of(int rank, int ubatch) const {
   return real(shape_.ranks[static_cast<size_t>(rank)][static_cast<size_t>(ubatch)].tokens);
 }
 
-double ModelStages::expert_rows(int ubatch) const {
+double ModelStages::tokens_of_all(int ubatch) const {
   double tokens = 0;
   for (int rank = 0; rank < setup_.ranks; ++rank) tokens += tokens_of(rank, ubatch);
-  return tokens * routing_.choices[static_cast<size_t>(rank_)];
+  return tokens;
+}
+
+double ModelStages::expert_rows(int ubatch) const {
+  return tokens_of_all(ubatch) * routing_.choices[static_cast<size_t>(rank_)];
 }
 
 double ModelStages::token_rows(int ubatch) const {
-  double tokens = 0;
-  for (int rank = 0; rank < setup_.ranks; ++rank) tokens += tokens_of(rank, ubatch);
-  return tokens * routing_.reached[static_cast<size_t>(rank_)];
+  return tokens_of_all(ubatch) * routing_.reached[static_cast<size_t>(rank_)];
 }
 
 double ModelStages::touched(double rows) const {
@@ -123,14 +125,16 @@ void ModelStages::experts(dbo::Ubatch& ub) {
          {.flops = 2 * rows * h * w, .memory_bytes = weights + rows * (in * w + 2 * h)});
 }
 
-void ModelStages::shared(dbo::Ubatch& ub) {
-  if (model_.shared_width <= 0) return;
-  const double t = tokens_of(rank_, ub.index), h = real(model_.hidden);
-  const double w = real(model_.shared_width);
-  launch(ub, "shared",
+void ModelStages::feed_forward(dbo::Ubatch& ub, const char* stage, int64_t width) {
+  const double t = tokens_of(rank_, ub.index), h = real(model_.hidden), w = real(width);
+  launch(ub, stage,
          {.flops = 6 * t * h * w,
           .memory_bytes =
               t > 0 ? 3 * h * w * bytes_of(model_.dense_format) + t * (4 * h + 6 * w) : 0});
+}
+
+void ModelStages::shared(dbo::Ubatch& ub) {
+  if (model_.shared_width > 0) feed_forward(ub, "shared", model_.shared_width);
 }
 
 void ModelStages::finish(dbo::Ubatch& ub) {
@@ -138,14 +142,7 @@ void ModelStages::finish(dbo::Ubatch& ub) {
   launch(ub, "residual", {.memory_bytes = 6 * t * real(model_.hidden)});
 }
 
-void ModelStages::dense(dbo::Ubatch& ub) {
-  const double t = tokens_of(rank_, ub.index), h = real(model_.hidden);
-  const double w = real(model_.dense_width);
-  launch(ub, "dense",
-         {.flops = 6 * t * h * w,
-          .memory_bytes =
-              t > 0 ? 3 * h * w * bytes_of(model_.dense_format) + t * (4 * h + 6 * w) : 0});
-}
+void ModelStages::dense(dbo::Ubatch& ub) { feed_forward(ub, "dense", model_.dense_width); }
 
 void ModelStages::tail(dbo::Ubatch& ub) {
   const double n = real(mine(ub).samples), h = real(model_.hidden), v = real(model_.vocab);

@@ -23,6 +23,8 @@ class ModelStages final : public Stages {
  private:
   const Share& mine(const dbo::Ubatch& ub) const;
   double tokens_of(int rank, int ubatch) const;
+  double tokens_of_all(int ubatch) const;
+  void feed_forward(dbo::Ubatch& ub, const char* stage, int64_t width);
   /// Rows that reach this rank's experts from all ranks: choices, and tokens counted once.
   double expert_rows(int ubatch) const;
   double token_rows(int ubatch) const;

@@ -59,22 +59,21 @@ void RecordStream::synchronize() { add(device_.host_, tail_); }
 device::Device& RecordStream::device() { return device_; }
 
 device::Event RecordStream::exchange(const device::Label& label, ExchangeNode exchange) {
-  device_.launched();
-  Node node{.rank = device_.rank_, .lane = lane_, .label = label, .after = tail_};
-  node.exchange = static_cast<int>(device_.graph_.exchanges.size());
-  device_.graph_.exchanges.push_back(std::move(exchange));
-  add(node.after, device_.host_);
-  tail_ = {device_.append(std::move(node))};
+  tail_ = {append(lane_, label, std::move(exchange))};
   return record();
 }
 
 device::Event RecordStream::post(const device::Label& label, ExchangeNode exchange) {
+  return event_of({append(Lane::link, label, std::move(exchange))});
+}
+
+NodeId RecordStream::append(Lane lane, const device::Label& label, ExchangeNode exchange) {
   device_.launched();
-  Node node{.rank = device_.rank_, .lane = Lane::link, .label = label, .after = tail_};
+  Node node{.rank = device_.rank_, .lane = lane, .label = label, .after = tail_};
   node.exchange = static_cast<int>(device_.graph_.exchanges.size());
   device_.graph_.exchanges.push_back(std::move(exchange));
   add(node.after, device_.host_);
-  return event_of({device_.append(std::move(node))});
+  return device_.append(std::move(node));
 }
 
 std::unique_ptr<device::Stream> RecordDevice::make_stream(std::string_view lane) {

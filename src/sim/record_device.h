@@ -31,6 +31,7 @@ class RecordStream final : public device::Stream {
   device::Event post(const device::Label& label, ExchangeNode exchange);
 
  private:
+  NodeId append(Lane lane, const device::Label& label, ExchangeNode exchange);
   RecordDevice& device_;
   Lane lane_;
   std::vector<NodeId> tail_{};  // what the next node starts after

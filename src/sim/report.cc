@@ -23,11 +23,6 @@ std::map<std::pair<int, std::string>, int64_t> busy(std::vector<telemetry::Trace
   return sum;
 }
 
-int64_t largest_step(const StepModel& model, const Workload& workload) {
-  if (workload.max_batched_tokens > 0) return workload.max_batched_tokens;
-  return static_cast<int64_t>(model.setup().hardware.batched_tokens);
-}
-
 }  // namespace
 
 StepFigures figures(const RecordedStep& step) {
@@ -81,6 +76,19 @@ std::optional<int64_t> smallest_with_gain(const StepModel& model, const Workload
   return above;
 }
 
+std::vector<Variant> sweep_comm_sms(const StepModel& model, const Workload& workload,
+                                    dbo::Phase phase, int64_t tokens) {
+  std::vector<Variant> all;
+  const StepShape shape = plain_step(model.setup(), workload, phase, tokens, 2);
+  for (const int comm : {2, 4, 6, 8, 12, 16, 20, 24, 32}) {
+    if (comm >= static_cast<int>(model.setup().hardware.sms)) break;
+    StepSetup other = model.setup();
+    other.comm_sms = comm;
+    all.push_back({comm, step_ms(StepModel(other), shape)});
+  }
+  return all;
+}
+
 Advice advise(const StepModel& model, const Workload& workload, const StepShape& steady) {
   Advice advice{.phase = steady.phase};
   for (const auto& rank : steady.ranks) {
@@ -93,16 +101,9 @@ Advice advise(const StepModel& model, const Workload& workload, const StepShape&
         plain_step(model.setup(), workload, steady.phase, advice.tokens, ubatches);
     advice.ubatches.push_back({ubatches, step_ms(model, shape)});
   }
-  const int sms = static_cast<int>(model.setup().hardware.sms);
-  if (sms > 0 && steady.mode == dbo::Mode::high_throughput) {
-    const StepShape shape = plain_step(model.setup(), workload, steady.phase, advice.tokens, 2);
-    for (const int comm : {2, 4, 6, 8, 12, 16, 20, 24, 32}) {
-      StepSetup other = model.setup();
-      other.comm_sms = comm;
-      advice.comm_sms.push_back({comm, step_ms(StepModel(other), shape)});
-    }
-  }
-  const int64_t most = largest_step(model, workload);
+  if (steady.mode == dbo::Mode::high_throughput)
+    advice.comm_sms = sweep_comm_sms(model, workload, steady.phase, advice.tokens);
+  const int64_t most = largest_step(workload, model.setup().hardware);
   advice.break_even = smallest_with_gain(model, workload, steady.phase, 0, most);
   advice.threshold = smallest_with_gain(model, workload, steady.phase, kMinGain, most);
   return advice;

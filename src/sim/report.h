@@ -40,6 +40,9 @@ double gain(const StepModel& model, const Workload& workload, dbo::Phase phase, 
 /// octave, then halved down. No value: none.
 std::optional<int64_t> smallest_with_gain(const StepModel& model, const Workload& workload,
                                           dbo::Phase phase, double wanted, int64_t most);
+/// Two ubatches of `tokens` a rank with 2 to 32 SMs for exchanges; empty where SMs are not shared.
+std::vector<Variant> sweep_comm_sms(const StepModel& model, const Workload& workload,
+                                    dbo::Phase phase, int64_t tokens);
 Advice advise(const StepModel& model, const Workload& workload, const StepShape& steady);
 
 /// In the form of `vllm bench serve`.

@@ -126,7 +126,7 @@ class Solver {
     --arriving_[at(there)];
     settle(there);
   }
-  // REQUIRES: nothing. Begins the last stretch of an exchange that lacks nothing else.
+  // Begins the last stretch of an exchange that lacks nothing else.
   void settle(NodeId id) {
     if (stage_[at(id)] != Stage::running || arriving_[at(id)] > 0 || leaving_[at(id)] > 0) return;
     if (machine_.latency_ns <= 0) return finish(id);

@@ -67,17 +67,15 @@ std::string table(const TunePhase& phase) {
 }  // namespace
 
 Tuning tune(const StepModel& model, const Workload& workload) {
-  Workload prefills = workload, decodes = workload;
-  const int64_t most = workload.max_batched_tokens > 0
-                           ? workload.max_batched_tokens
-                           : static_cast<int64_t>(model.setup().hardware.batched_tokens);
+  using dbo::Phase;
+  const int64_t most = largest_step(workload, model.setup().hardware);
   Tuning tuning;
-  tuning.decode = sweep(model, decodes, dbo::Phase::decode, 8, std::min(most, kLargestDecode));
-  tuning.prefill = sweep(model, prefills, dbo::Phase::prefill, std::min<int64_t>(128, most), most);
+  tuning.decode = sweep(model, workload, Phase::decode, 8, std::min(most, kLargestDecode));
+  tuning.prefill = sweep(model, workload, Phase::prefill, std::min<int64_t>(128, most), most);
   if (!tuning.prefill.rows.empty()) tuning.best_ubatches = fewest(tuning.prefill.rows.back().split);
-  const StepShape largest = plain_step(model.setup(), prefills, dbo::Phase::prefill, most, 2);
-  if (model.setup().hardware.sms > 0 && largest.mode == dbo::Mode::high_throughput) {
-    tuning.comm_sms = advise(model, prefills, largest).comm_sms;
+  if (plain_step(model.setup(), workload, Phase::prefill, most, 2).mode ==
+      dbo::Mode::high_throughput) {
+    tuning.comm_sms = sweep_comm_sms(model, workload, Phase::prefill, most);
     tuning.best_comm_sms = best(tuning.comm_sms);
   }
   return tuning;

@@ -9,18 +9,14 @@ namespace hocket::sim {
 namespace {
 
 constexpr int64_t kBlock = 16;
+constexpr int64_t kLowLatencyTokens = 512;  // of a rank, where the back end is chosen step by step
 constexpr double kMemoryShare = 0.9;  // vLLM's gpu_memory_utilization
-
-int64_t batched_tokens(const Workload& workload, const StepSetup& setup) {
-  if (workload.max_batched_tokens > 0) return workload.max_batched_tokens;
-  return static_cast<int64_t>(setup.hardware.batched_tokens);
-}
 
 dbo::Policy policy_of(const Workload& workload, int64_t batched) {
   dbo::Policy policy = workload.policy;
   policy.low_latency_capacity = workload.backend == Backend::high_throughput ? 0
                                 : workload.backend == Backend::low_latency   ? batched
-                                                                             : 512;
+                                                                             : kLowLatencyTokens;
   return policy;
 }
 
@@ -36,7 +32,7 @@ struct Rank {
 class Runner {
  public:
   Runner(const StepModel& model, const Workload& workload)
-      : model_(model), workload_(workload), batched_(batched_tokens(workload, model.setup())) {
+      : model_(model), workload_(workload), batched_(largest_step(workload, model.setup().hardware)) {
     const ModelSpec& spec = model.setup().model;
     const Hardware& hw = model.setup().hardware;
     const int64_t length = workload.input_len + workload.output_len;
@@ -166,6 +162,11 @@ class Runner {
 
 }  // namespace
 
+int64_t largest_step(const Workload& workload, const Hardware& hardware) {
+  if (workload.max_batched_tokens > 0) return workload.max_batched_tokens;
+  return static_cast<int64_t>(hardware.batched_tokens);
+}
+
 std::vector<std::string> problems(const Workload& workload, const StepSetup& setup) {
   std::vector<std::string> all = problems(setup);
   if (workload.concurrency > 0 && workload.concurrency < setup.ranks)
@@ -207,7 +208,7 @@ StepShape plain_step(const StepSetup& setup, const Workload& workload, dbo::Phas
   }
   StepShape shape{.phase = phase};
   shape.overlap = ubatches > 1 ? dbo::Overlap::on : dbo::Overlap::off;
-  const bool fits = decode && tokens <= 512;
+  const bool fits = decode && tokens <= kLowLatencyTokens;
   if (workload.backend == Backend::low_latency || (workload.backend == Backend::automatic && fits))
     shape.mode = dbo::Mode::low_latency;
   const std::vector<Share> shares = shares_of(plan, ubatches, workload.cut, setup.model);

@@ -20,6 +20,8 @@ struct Workload {
   dbo::Policy policy{};  ///< low_latency_capacity follows from `backend`
   dbo::CutPolicy cut{};
 };
+/// Tokens that a rank may run in a step.
+int64_t largest_step(const Workload& workload, const Hardware& hardware);
 /// Everything at once that keeps it from being run, one line each; empty: nothing.
 std::vector<std::string> problems(const Workload& workload, const StepSetup& setup);
 
