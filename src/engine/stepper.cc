@@ -60,6 +60,8 @@ std::vector<Sampled> Stepper::run(const dbo::StepPlan& plan, const dbo::Decision
 void Stepper::enqueue_passes(const dbo::StepPlan& plan, const dbo::Decision& decision) {
   comm::AllToAll& exchange = *exchanges_[static_cast<size_t>(decision.mode)];
   shape_.cut = dbo::cut(plan, decision.ubatches, options_.cut);
+  // A group of one has no wire, its exchange is a copy: a second thread would cost wake-ups and hide nothing.
+  device::Stream& comm = exchange.config().ranks == 1 ? *compute_ : *comm_;
   const auto count = static_cast<size_t>(decision.ubatches);
   ubatches_.clear();
   batches_.clear();
@@ -73,7 +75,7 @@ void Stepper::enqueue_passes(const dbo::StepPlan& plan, const dbo::Decision& dec
     ubatches_.push_back(dbo::Ubatch{.index = static_cast<int>(i),
                                     .tokens = shape_.cut.ranges[i],
                                     .compute = *compute_,
-                                    .comm = *comm_,
+                                    .comm = comm,
                                     .arena = arenas_[i],
                                     .overlap = decision.overlap});
     shape_.used += ubatches_[i].tokens.size() > 0 ? 1 : 0;

@@ -33,26 +33,34 @@ class CpuStream final : public Stream {
   }
   void launch(Work work) override {
     last_ = work.label;
-    queue_.push(std::move(work));
+    push(std::move(work));
   }
   Event record() override {
     auto signal = std::make_shared<Signal>(last_);
-    queue_.push(signal);
+    push(signal);
     return Event(std::move(signal));
   }
   void wait(const Event& event) override {
-    if (event.state() != nullptr) queue_.push(event);
+    if (event.state() != nullptr) push(event);
   }
   void synchronize() override {
     // Bounded: bodies end, and the thread waits at most wait_timeout for each event.
-    const Event tail = record();
-    while (!tail.state()->wait_until(Bell::idle_deadline())) continue;
+    if (pending_) {
+      const Event tail = record();
+      while (!tail.state()->wait_until(Bell::idle_deadline())) continue;
+      pending_ = false;
+    }
     progress_.rethrow();
   }
   void clear_failure() override { progress_.clear(); }
   Device& device() override { return device_; }
 
  private:
+  template <class T>
+  void push(T&& item) {
+    pending_ = true;
+    queue_.push(std::forward<T>(item));
+  }
   void serve();
   void execute(Item& item);
   void run(Work& work);
@@ -60,7 +68,8 @@ class CpuStream final : public Stream {
 
   CpuDevice& device_;
   Queue queue_;
-  Label last_;  // the host's: the last work enqueued
+  Label last_;            // the host's: the last work enqueued
+  bool pending_ = false;  // the host's: something was enqueued since synchronize(); if not, nobody need be woken
   Progress progress_;
   Pool pool_;
   const std::chrono::milliseconds wait_timeout_;
