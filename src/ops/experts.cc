@@ -10,7 +10,6 @@ namespace {
 
 using device::DType;
 using kernels::kMaxBlockRows;
-using kernels::kMaxBlockTiles;
 using kernels::kTileColumns;
 using quant::Bf16;
 using quant::kScaleBlock;
@@ -80,7 +79,7 @@ void Experts::activate(const Block& block, int64_t tile, int64_t tiles) const {
 }
 
 void Experts::project(const Block& block, int64_t tile, int64_t tiles) const {
-  alignas(64) float c[kMaxBlockRows * kMaxBlockTiles * kTileColumns];
+  alignas(64) float c[kMaxBlockRows * kBufferedTiles * kTileColumns];
   const int64_t stride = tiles * kTileColumns, first = tile * kTileColumns;
   const Product product({activated, activated_scales}, weights.down[block.expert]);
   multiply(kernels::gemm_kernels(isa), product, {block.row, block.rows, tile, tiles}, c, stride);
@@ -104,10 +103,10 @@ void Experts::run(device::Parallel& parallel) const {
   };
   // With fp8 weights a block of the first pass is a whole scale block of what it writes: 8 tiles.
   const int64_t inner = intermediate / kTileColumns, outer = ceil_div(hidden, kTileColumns);
-  const int64_t fair = std::min<int64_t>(kMaxActivatedTiles, block_tiles(inner, count, parallel.width()));
+  const int64_t fair = block_tiles(inner, count, parallel.width(), kMaxActivatedTiles);
   const int64_t group = activated_scales != nullptr ? kScaleBlock / kTileColumns : fair;
   pass(inner, group, [this](const Block& b, int64_t tile, int64_t tiles) { activate(b, tile, tiles); });
-  pass(outer, block_tiles(outer, count, parallel.width()),
+  pass(outer, block_tiles(outer, count, parallel.width(), kBufferedTiles),
        [this](const Block& b, int64_t tile, int64_t tiles) { project(b, tile, tiles); });
 }
 

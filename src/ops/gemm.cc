@@ -8,7 +8,6 @@ namespace hocket::ops {
 
 using device::DType;
 using kernels::kMaxBlockRows;
-using kernels::kMaxBlockTiles;
 using kernels::kTileColumns;
 
 void require_operand(const Operand& x, const PackedWeight& w, std::string_view what) {
@@ -48,10 +47,16 @@ void multiply(const kernels::GemmKernels& kernels, const Product& product, Part 
 
 namespace {
 
+/// Whether blocks are computed in place: only whole tiles that are not added to anything.
+bool in_place(Store store, int64_t n) { return store == Store::assign && n % kTileColumns == 0; }
+
 void compute(const kernels::GemmKernels& kernels, const Product& product, Part part, Store store, float* out) {
-  alignas(64) float c[kMaxBlockRows * kMaxBlockTiles * kTileColumns];
   const int64_t stride = part.tiles * kTileColumns, first = part.tile * kTileColumns;
+  if (in_place(store, product.n)) {
+    return multiply(kernels, product, part, out + part.row * product.n + first, product.n);
+  }
   const int64_t columns = std::min(stride, product.n - first);
+  alignas(64) float c[kMaxBlockRows * kBufferedTiles * kTileColumns];
   multiply(kernels, product, part, c, stride);
   for (int64_t m = 0; m < part.rows; ++m) {
     float* to = out + (part.row + m) * product.n + first;
@@ -77,7 +82,8 @@ void gemm(Lane on, TensorView out, Operand x, const PackedWeight& w, Store store
   const auto body = [product = Product(rows_of(x), w), to = out.as<float>(), rows = out.rows(), store,
                      isa = on.stream.device().isa()](device::Parallel& parallel) {
     const int64_t height = block_rows(rows), row_blocks = ceil_div(rows, height);
-    const int64_t tiles = product.tiles(), group = block_tiles(tiles, row_blocks, parallel.width());
+    const int64_t most = in_place(store, product.n) ? kernels::kMaxBlockTiles : kBufferedTiles;
+    const int64_t tiles = product.tiles(), group = block_tiles(tiles, row_blocks, parallel.width(), most);
     const int64_t groups = ceil_div(tiles, group);
     parallel.run(row_blocks * groups, [&](int64_t index, int) {
       const int64_t row = index / groups * height, tile = index % groups * group;

@@ -41,10 +41,15 @@ inline int64_t block_rows(int64_t rows) {
   return std::min<int64_t>(kernels::kMaxBlockRows, ceil_div(ceil_div(rows, blocks), 12) * 12);
 }
 
-/// Tiles that share a block, a power of two: as many as possible that still give each of `width` threads some blocks.
-/// Fewer than 4 only if a thread would have nothing: with one row, 4 tiles side by side hide the latency of sums.
-inline int64_t block_tiles(int64_t tiles, int64_t row_blocks, int width) {
-  int64_t group = kernels::kMaxBlockTiles;
+/// Tiles of a block whose result waits on the stack, in the second-level cache.
+inline constexpr int kBufferedTiles = 16;
+static_assert(kBufferedTiles <= kernels::kMaxBlockTiles);
+
+/// Tiles that share a block, a power of two: as many as possible, at most `most`, that still give each of `width` threads
+/// some blocks: each block copies its rows. Fewer than 4 only if a thread would have nothing: with one row, 4 tiles side by
+/// side hide the latency of sums.
+inline int64_t block_tiles(int64_t tiles, int64_t row_blocks, int width, int64_t most) {
+  int64_t group = most;
   const auto blocks = [&] { return row_blocks * ceil_div(tiles, group); };
   while (width > 1 && group > 4 && blocks() < 4 * width) group /= 2;
   while (group > 1 && blocks() < width) group /= 2;

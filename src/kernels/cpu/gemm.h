@@ -19,13 +19,13 @@
 namespace hocket::kernels {
 
 inline constexpr int kTileColumns = 16;
-/// Limits of one block: they bound the stack that a kernel uses (about 150 KB).
+/// Limits of one block. The rows bound the stack that a kernel uses (about 200 KB).
 inline constexpr int kMaxBlockRows = 96;
-inline constexpr int kMaxBlockTiles = 16;
+inline constexpr int kMaxBlockTiles = 64;
 
 /// `rows` rows of x times `tiles` tiles of W. Any alignment.
 struct GemmBlock {
-  int64_t k = 0;
+  int64_t k = 0;                    ///< >= 1
   const quant::Bf16* x = nullptr;   ///< [rows, k], contiguous
   int rows = 0;                     ///< 0..kMaxBlockRows
   const std::byte* w = nullptr;     ///< the first tile

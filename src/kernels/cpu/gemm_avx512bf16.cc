@@ -10,7 +10,7 @@ struct Avx512Bf16 {
   using Unit = uint32_t;  ///< a pair of bf16
   using Vec = __m512;
   static constexpr int kSteps = 1;
-  static constexpr int kColumns = 512;
+  static constexpr int kColumns = 1024;
   static constexpr int kPanelPairBytes = 64;
   static constexpr int kPrefetchRows = 3;
   static constexpr int kDirectTiles = 8;

@@ -30,6 +30,7 @@ struct Gemm {
     int pairs = 0;
     float* c = nullptr;
     int64_t c_stride = 0;
+    bool fresh = false;  ///< the first range of K: c holds nothing yet
     const float* x_scale = nullptr;
     int64_t x_scale_stride = 0;
     const float* w_scales = nullptr;  ///< of all ranges
@@ -44,7 +45,7 @@ struct Gemm {
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 16
       for (int t = 0; t < T; ++t) {
-        acc[r][t] = kFormat == Source::fp8 ? V::zero() : V::load(p.c + r * p.c_stride + t * 16);
+        acc[r][t] = kFormat == Source::fp8 || p.fresh ? V::zero() : V::load(p.c + r * p.c_stride + t * 16);
       }
     }
     const Unit* x = p.x;
@@ -76,7 +77,7 @@ struct Gemm {
 #pragma GCC unroll 16
       for (int t = 0; t < T; ++t) {
         float* c = p.c + r * p.c_stride + t * 16;
-        V::store(c, kFormat == Source::fp8 ? V::scale(scale, acc[r][t], V::load(c)) : acc[r][t]);
+        V::store(c, kFormat == Source::bf16 ? acc[r][t] : V::scale(scale, acc[r][t], p.fresh ? V::zero() : V::load(c)));
       }
     }
   }
@@ -152,6 +153,7 @@ struct Gemm {
       p.pairs = (columns_of(block, range) + 1) / 2;
       p.x = x;
       p.w = first + range * kPairs * kPairBytes;
+      p.fresh = range == 0;
       if constexpr (kFormat == Source::fp8) {
         p.w_scale = p.w_scales[range];
         p.x_scale = block.x_scale == nullptr ? nullptr : block.x_scale + range;
@@ -172,9 +174,6 @@ struct Gemm {
 
   static void block(const GemmBlock& block, float* c, int64_t stride) {
     alignas(64) Unit x[kMaxBlockRows * kStride];
-    for (int m = 0; m < block.rows; ++m) {
-      for (int n = 0; n < block.tiles * kTileColumns; ++n) c[m * stride + n] = 0;
-    }
     if (block.rows == 0) return;
     const int group = direct(block) ? V::kDirectTiles : V::panel_tiles();
     const int64_t groups = (block.k + 127) / 128;
