@@ -7,6 +7,7 @@
 #include <thread>
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include "base/log.h"
 #include "comm/group.h"
@@ -250,6 +251,7 @@ Expected<void> RunningEngine::load() {
 }
 
 void RunningEngine::run_rank(int index) {
+  pthread_setname_np(pthread_self(), fmt::format("rank {}", index).c_str());
   try {
     seats_[static_cast<size_t>(index)].rank->run();
   } catch (const std::exception& error) {

@@ -11,10 +11,6 @@
 namespace hocket::device::cpu {
 namespace {
 
-// One or two microseconds. Longer would take the core from the thread that is awaited: ranks, their
-// comm threads and their hosts outnumber the cores.
-constexpr int kSpins = 40;
-
 void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -38,8 +34,8 @@ bool sleep(std::atomic<uint32_t>& word, uint32_t value, Clock::time_point deadli
 
 }  // namespace
 
-bool Bell::wait(uint32_t seen, Clock::time_point deadline) const {
-  for (int i = 0; i < kSpins; ++i) {
+bool Bell::wait(uint32_t seen, Clock::time_point deadline, int spins) const {
+  for (int i = 0; i < spins; ++i) {
     if (count() != seen) return true;
     relax();
   }

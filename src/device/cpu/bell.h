@@ -11,6 +11,9 @@ namespace hocket::device::cpu {
 /// while nobody sleeps costs one atomic addition; the system is asked only when somebody does.
 class Bell {
  public:
+  /// One or two microseconds. Longer would take the core from the thread that is awaited: ranks, their
+  /// comm threads and their hosts outnumber the cores.
+  static constexpr int kSpins = 40;
   static constexpr uint32_t kMask =
       0x7FFFFFFF;  ///< counts wrap at 31 bits: compare them for equality only
   uint32_t count() const { return word_.load(std::memory_order_acquire) >> 1; }
@@ -20,7 +23,7 @@ class Bell {
   /// Returns count() != seen, as soon as that is true or at the deadline. An idle thread, which
   /// waits for as long as it takes, passes idle_deadline() in a loop: a wake-up can then be late,
   /// but never be lost.
-  bool wait(uint32_t seen, Clock::time_point deadline) const;
+  bool wait(uint32_t seen, Clock::time_point deadline, int spins = kSpins) const;
   static Clock::time_point idle_deadline() { return Clock::now() + std::chrono::seconds(1); }
 
  private:

@@ -1,10 +1,18 @@
 #include "device/cpu/pool.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include "device/cpu/float_mode.h"
 
 namespace hocket::device::cpu {
+namespace {
+
+// Ten to twenty microseconds, the time of a launch that runs on one thread: a worker that slept
+// through each of those would be woken dozens of times a step.
+constexpr int kSpins = 500;
+
+}  // namespace
 
 Pool::Pool(int width) {
   if (width < 1) throw InvariantError(fmt::format("a pool of {} threads: at least 1", width));
@@ -38,9 +46,10 @@ void Pool::run(int64_t count, Body body) {
 }
 
 void Pool::serve(int worker) {
+  pthread_setname_np(pthread_self(), fmt::format("worker {}", worker).c_str());
   const FlushDenormals mode;
   for (uint32_t seen = 0; !stopping_.load(std::memory_order_acquire);) {
-    start_.wait(seen, Bell::idle_deadline());
+    start_.wait(seen, Bell::idle_deadline(), kSpins);
     seen = start_.count();
     if (!join()) continue;
     take(worker);
