@@ -1,7 +1,9 @@
 // How ranks agree on a step's shape: a pure function of exchanged records. Nothing a rank knows alone can veto.
 // Source: design of the agreement in vLLM #24845 and the faults around it (#50945, #51984); docs/dbo.md.
 #pragma once
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -34,17 +36,32 @@ std::string_view name(PolicyKind kind);
 /// An override as it travels in rank 0's record.
 constexpr int64_t policy_word(PolicyKind kind) { return 1 + static_cast<int64_t>(kind); }
 
+struct CostTable;
+
 struct Policy {
   bool enabled = true;  ///< DBO is on
   PolicyKind kind = PolicyKind::automatic;
   int ubatches = 2;
   int64_t decode_threshold = 32, prefill_threshold = 512;  ///< inclusive, compared with the busiest rank's tokens
   int64_t low_latency_capacity = 0;  ///< tokens a rank; 0: the transport has no low-latency mode
+  std::shared_ptr<const CostTable> costs{};  ///< of `automatic`; one for all ranks. None: it decides as `threshold`
+  double min_gain = 0.05;   ///< from which predicted gain on a phase begins to be split
+  double keep_gain = 0.01;  ///< below which it stops; at most min_gain
 };
 
 /// Derived from past records only, so equal on all ranks; cleared when the epoch changes.
 struct History {
+  struct Phase {
+    bool split = false;                    ///< the last answer
+    std::array<double, 2> correction{};    ///< by Overlap: mean of measured / predicted; 0: never seen
+  };
   int64_t epoch = 0;
+  std::array<Phase, 2> phases{};  ///< by dbo::Phase
+  /// The step that the next records' previous_us speaks of; us = 0: none was predicted.
+  struct {
+    size_t phase = 0, overlap = 0;
+    double us = 0;
+  } last{};
 };
 
 struct Decision {
@@ -54,10 +71,13 @@ struct Decision {
   Phase phase = Phase::prefill;
   Reason reason = Reason::idle;
   int64_t max_tokens = 0;
+  double predicted_us = 0;    ///< of the step as decided; 0: there is no cost table
+  double predicted_gain = 0;  ///< whole / split - 1, corrected by what earlier steps took
   bool operator==(const Decision&) const = default;
 };
 
 /// Same records, policy and history: same answer on every rank. Nothing but this compares a count with a threshold.
+/// Thresholds are floors for `automatic` too; above them it asks the cost table. Learns from previous_us.
 /// Throws Error(epoch) naming ranks and values when steps or epochs differ. REQUIRES: at least one record.
 Decision decide(std::span<const StepRecord> ranks, const Policy& policy, History& history);
 

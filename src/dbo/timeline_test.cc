@@ -8,6 +8,7 @@
 #include <random>
 
 #include "dbo/exchange.h"
+#include "dbo/predict.h"
 #include "dbo/run.h"
 #include "device/sim/virtual_device.h"
 
@@ -220,6 +221,25 @@ TEST(Timeline, APeriodLiesBetweenTheBoundAndTheSlotFormula) {
                           std::max(t.a + t.s, t.c);
     EXPECT_GE(period, bound);
     EXPECT_LE(period, slots);
+  }
+}
+
+// What policy `auto` decides by is the order of run(), not a description of it that could drift.
+TEST(Timeline, ThePredictionOfALayerIsThePeriodOfTheClock) {
+  for (const Costs& random : random_costs(400)) {
+    Costs t = random;
+    t.s = 0;
+    for (int ubatches = 1; ubatches <= 4; ++ubatches) {
+      const Overlap overlap = ubatches > 1 ? Overlap::on : Overlap::off;
+      const auto end = [&](int layers) {
+        return simulate(t, {.layers = layers, .ubatches = ubatches, .overlap = overlap}).end();
+      };
+      const LayerCost one{.before = static_cast<double>(t.a), .dispatch = static_cast<double>(t.d),
+                          .experts = static_cast<double>(t.g), .combine = static_cast<double>(t.c)};
+      const std::vector<LayerCost> parts(static_cast<size_t>(ubatches), one);
+      EXPECT_EQ(layer_us(parts), static_cast<double>((end(5) - end(4)).count())) << ubatches;
+      EXPECT_EQ(step_us(parts, 3), static_cast<double>(end(3).count())) << ubatches;
+    }
   }
 }
 
