@@ -24,6 +24,7 @@ int run(int argc, char** argv) {
     case Verb::generate: return generate(*options);
     case Verb::eval: return evaluate(*options);
     case Verb::bench_throughput: return bench_throughput(*options);
+    case Verb::bench_calibrate: return bench_calibrate(*options);
     case Verb::trace: return trace(*options);
     case Verb::simulate: return simulate(*options);
     case Verb::tune: return tune(*options);

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/rng.h"
+
 namespace hocket::cli {
 namespace {
 
@@ -53,6 +55,24 @@ class Collector final : public engine::Sink {
 };
 
 }  // namespace
+
+std::vector<Prompt> random_prompts(int64_t count, int64_t input_len, int64_t output_len, const text::Tokenizer& tokenizer,
+                                   uint64_t seed) {
+  std::vector<int32_t> allowed;
+  for (int32_t id = 0; id < tokenizer.size(); ++id) {
+    if (tokenizer.known(id) && !tokenizer.is_special(id)) allowed.push_back(id);
+  }
+  std::vector<Prompt> prompts;
+  for (int64_t i = 0; i < count; ++i) {
+    Prompt prompt{{}, {.temperature = 0, .max_tokens = output_len, .ignore_eos = true}};
+    for (int64_t j = 0; j < input_len; ++j) {
+      const double draw = uniform(seed, static_cast<uint64_t>(i), static_cast<uint64_t>(j));
+      prompt.ids.push_back(allowed[static_cast<size_t>(draw * static_cast<double>(allowed.size()))]);
+    }
+    prompts.push_back(std::move(prompt));
+  }
+  return prompts;
+}
 
 Expected<std::vector<Completion>> complete(engine::Engine& engine, std::vector<Prompt> prompts,
                                            const std::function<void(size_t)>& progress) {

@@ -13,6 +13,11 @@ struct Prompt {
   sched::SamplingParams sampling;
 };
 
+/// `count` prompts of `input_len` random ids without special tokens that generate `output_len` tokens, whatever they are.
+/// A pure function of (seed, prompt), so that runs compare.
+std::vector<Prompt> random_prompts(int64_t count, int64_t input_len, int64_t output_len, const text::Tokenizer& tokenizer,
+                                   uint64_t seed);
+
 struct Completion {
   std::vector<int32_t> ids;
   std::vector<float> logprobs;  ///< of the chosen tokens, if asked for

@@ -23,6 +23,7 @@ constexpr Command kCommands[] = {{Verb::serve, "serve"},
                                  {Verb::generate, "generate"},
                                  {Verb::eval, "eval"},
                                  {Verb::bench_throughput, "bench throughput"},
+                                 {Verb::bench_calibrate, "bench calibrate"},
                                  {Verb::trace, "trace"},
                                  {Verb::simulate, "simulate"},
                                  {Verb::tune, "tune"}};

@@ -17,7 +17,7 @@
 
 namespace hocket::cli {
 
-enum class Verb : uint8_t { help, version, serve, generate, eval, bench_throughput, trace, simulate, tune };
+enum class Verb : uint8_t { help, version, serve, generate, eval, bench_throughput, bench_calibrate, trace, simulate, tune };
 enum class Output : uint8_t { text, json };
 
 /// Where "not given" has a meaning of its own, `config` keeps its default and the flag is here.
@@ -26,6 +26,7 @@ struct EngineOptions {
   std::optional<int> data_parallel;
   std::optional<bool> expert_parallel;
   std::filesystem::path trace;  ///< where the trace goes; empty: none
+  std::filesystem::path cost_table;  ///< read by resolve(); empty: none
 };
 
 struct GenerateOptions {
@@ -45,6 +46,10 @@ struct EvalOptions {
 struct ThroughputOptions {
   int64_t input_len = 1024, output_len = 128, num_prompts = 1000;
   std::filesystem::path output_json;  ///< empty: none
+};
+
+struct CalibrateOptions {
+  std::filesystem::path output{"costs.json"};
 };
 
 struct TraceOptions {
@@ -74,6 +79,7 @@ struct Options {
   GenerateOptions generate;    ///< with Verb::generate
   EvalOptions eval;            ///< with Verb::eval
   ThroughputOptions throughput;  ///< with Verb::bench_throughput
+  CalibrateOptions calibrate;  ///< with Verb::bench_calibrate
   TraceOptions trace;          ///< with Verb::trace
   SimulateOptions simulate;    ///< with Verb::simulate and Verb::tune
   log::Level log_level = log::Level::info;

@@ -27,6 +27,7 @@ std::string_view purpose(Verb verb) {
     case Verb::generate: return "Completes prompts: text to standard output, everything else to standard error.";
     case Verb::eval: return "Few-shot exact match on a file of problems.";
     case Verb::bench_throughput: return "Tokens a second with all requests queued at once, without HTTP.";
+    case Verb::bench_calibrate: return "Measures the stages of this machine, model and number of ranks for --dbo-policy auto.";
     case Verb::trace: return "Overlap efficiency, exposed communication and the largest gaps of a trace.";
     case Verb::simulate: return "Throughput, latency and overlap on hardware that need not be there: the engine on virtual clocks.";
     case Verb::tune: return "Where splitting a step pays, by token counts, SMs and ubatches; writes thresholds for serve --config.";

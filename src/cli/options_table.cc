@@ -13,7 +13,7 @@ using std::string_view;
 
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 constexpr unsigned kServe = verb_bit(Verb::serve), kGenerate = verb_bit(Verb::generate), kEval = verb_bit(Verb::eval),
-                   kBench = verb_bit(Verb::bench_throughput), kTrace = verb_bit(Verb::trace),
+                   kBench = verb_bit(Verb::bench_throughput), kCalibrate = verb_bit(Verb::bench_calibrate), kTrace = verb_bit(Verb::trace),
                    kSimulate = verb_bit(Verb::simulate), kTune = verb_bit(Verb::tune), kVirtual = kSimulate | kTune;
 
 /// Into `out` (any arithmetic type, optional of one, or duration by `unit`).
@@ -115,6 +115,11 @@ string set_tolerance(Options& o, string_view v) {
   if (const auto value = real_in(v, 0, 0.5, problem)) o.engine.config.cut.snap_tolerance = *value;
   return problem;
 }
+string gain(string_view text, double& out) {
+  string problem;
+  if (const auto value = real_in(text, 0, 1, problem)) out = *value;
+  return problem;
+}
 string set_routing(Options& o, string_view v) {
   const auto routing = sim::parse_routing(string(v));
   if (!routing) return routing.error().message;
@@ -183,6 +188,12 @@ constexpr Flag kEngineFlags[] = {
   {"dbo-prefill-token-threshold", "", kEngineVerbs | kSimulate, Group::overlap, Takes::value, "N", "smallest other step that is split (512)",
    [](Options& o, string_view v) { return integer(v, 0, kAny, o.engine.config.prefill_threshold); }},
   {"dbo-policy", "", kEngineVerbs | kSimulate, Group::overlap, Takes::value, "NAME", "auto, threshold, always or never (auto)", set_policy},
+  {"cost-table", "", kEngineVerbs & ~kCalibrate, Group::overlap, Takes::value, "FILE.json", "what auto decides by, from hocket bench calibrate (none: by the thresholds)",
+   [](Options& o, string_view v) { return path(v, o.engine.cost_table); }},
+  {"dbo-min-gain", "", kEngineVerbs & ~kCalibrate, Group::overlap, Takes::value, "X", "predicted gain at which auto begins to split (0.05)",
+   [](Options& o, string_view v) { return gain(v, o.engine.config.min_gain); }},
+  {"dbo-keep-gain", "", kEngineVerbs & ~kCalibrate, Group::overlap, Takes::value, "X", "predicted gain below which auto stops splitting (0.01)",
+   [](Options& o, string_view v) { return gain(v, o.engine.config.keep_gain); }},
   {"dbo-cut", "", kEngineVerbs | kSimulate, Group::overlap, Takes::value, "NAME", "auto, token or request: where a step is cut (auto)", set_cut},
   {"dbo-snap-tolerance", "", kEngineVerbs | kSimulate, Group::overlap, Takes::value, "X", "how far from the middle auto moves to a request boundary (0.02)", set_tolerance},
   {"dbo-exchange-timeout-ms", "", kEngineVerbs, Group::overlap, Takes::value, "MS", "longest wait for a peer (10000)",
@@ -275,16 +286,19 @@ constexpr Flag kCommandFlags[] = {
   {"schedule", "", kSimulate, Group::simulation, Takes::value, "NAME", "hocket, or vllm: three hand-overs, its host costs (hocket)",
    [](Options& o, string_view v) {
      return choice<sim::Schedule>(v, {{"hocket", sim::Schedule::hocket}, {"vllm", sim::Schedule::vllm}}, o.simulate.schedule); }},
-  {"output", "", kTune, Group::simulation, Takes::value, "FILE.yaml", "writes the thresholds as a file for serve --config",
-   [](Options& o, string_view v) { return path(v, o.simulate.output_yaml); }},
+  {"output", "", kTune | kCalibrate, Group::task, Takes::value, "FILE", "tune: thresholds for serve --config (YAML); calibrate: the cost table (costs.json)",
+   [](Options& o, string_view v) {
+     string problem = path(v, o.simulate.output_yaml);
+     o.calibrate.output = o.simulate.output_yaml;
+     return problem; }},
   {"file", "", kTrace, Group::task, Takes::value, "FILE", "the trace; also as the first argument",
    [](Options& o, string_view v) { return path(v, o.trace.file); }},
   {"svg", "", kTrace, Group::task, Takes::value, "FILE.svg", "draws the timeline of one step",
    [](Options& o, string_view v) { return path(v, o.trace.svg); }},
   {"step", "", kTrace, Group::task, Takes::value, "N", "only this step (figures: all; picture: a typical one)",
    [](Options& o, string_view v) { return integer(v, 0, kAny, o.trace.step); }},
-  {"link-bandwidth", "", kBench, Group::device, Takes::value, "GB/s", "emulates a link between ranks: what leaves a rank; 0: no limit (0)", set_link_bandwidth},
-  {"link-latency", "", kBench, Group::device, Takes::value, "US", "microseconds that a message is on the emulated link after it left (0)", set_link_latency},
+  {"link-bandwidth", "", kBench | kCalibrate, Group::device, Takes::value, "GB/s", "emulates a link between ranks: what leaves a rank; 0: no limit (0)", set_link_bandwidth},
+  {"link-latency", "", kBench | kCalibrate, Group::device, Takes::value, "US", "microseconds that a message is on the emulated link after it left (0)", set_link_latency},
   {"input-len", "", kBench | kVirtual, Group::task, Takes::value, "N", "prompt tokens of a request (1024)",
    [](Options& o, string_view v) { return integer(v, 1, kAny, o.throughput.input_len); }},
   {"output-len", "", kBench | kSimulate, Group::task, Takes::value, "N", "generated tokens of a request (128)",

@@ -29,7 +29,8 @@ struct Flag {
 
 constexpr unsigned verb_bit(Verb verb) { return 1U << static_cast<unsigned>(verb); }
 constexpr unsigned kEngineVerbs =
-    verb_bit(Verb::serve) | verb_bit(Verb::generate) | verb_bit(Verb::eval) | verb_bit(Verb::bench_throughput);
+    verb_bit(Verb::serve) | verb_bit(Verb::generate) | verb_bit(Verb::eval) | verb_bit(Verb::bench_throughput) |
+    verb_bit(Verb::bench_calibrate);
 
 std::span<const Flag> engine_flags();   ///< of every command that starts an engine
 std::span<const Flag> command_flags();  ///< of single commands

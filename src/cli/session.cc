@@ -83,8 +83,10 @@ Expected<std::unique_ptr<Session>> open_session(engine::Config config, Report re
   }
   auto session = std::make_unique<Session>();
   session->trace = trace;
-  if (!trace.empty()) session->recorder = std::make_unique<device::Recorder>();
-  config.recorder = session->recorder.get();
+  if (!trace.empty()) {
+    session->recorder = std::make_unique<device::Recorder>();
+    config.recorder = session->recorder.get();
+  }
   auto tokenizer = text::Tokenizer::load(config.model / "tokenizer.json");
   if (!tokenizer) return tl::unexpected(tokenizer.error());
   session->tokenizer = std::make_unique<text::Tokenizer>(std::move(*tokenizer));

@@ -4,31 +4,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/rng.h"
 #include "cli/commands.h"
 #include "cli/digest.h"
 #include "cli/offline.h"
 
 namespace hocket::cli {
 namespace {
-
-/// Random ids without special tokens; a pure function of (seed, prompt), so runs compare.
-std::vector<Prompt> random_prompts(const ThroughputOptions& options, const text::Tokenizer& tokenizer, uint64_t seed) {
-  std::vector<int32_t> allowed;
-  for (int32_t id = 0; id < tokenizer.size(); ++id) {
-    if (tokenizer.known(id) && !tokenizer.is_special(id)) allowed.push_back(id);
-  }
-  std::vector<Prompt> prompts;
-  for (int64_t i = 0; i < options.num_prompts; ++i) {
-    Prompt prompt{{}, {.temperature = 0, .max_tokens = options.output_len, .ignore_eos = true}};
-    for (int64_t j = 0; j < options.input_len; ++j) {
-      const double draw = uniform(seed, static_cast<uint64_t>(i), static_cast<uint64_t>(j));
-      prompt.ids.push_back(allowed[static_cast<size_t>(draw * static_cast<double>(allowed.size()))]);
-    }
-    prompts.push_back(std::move(prompt));
-  }
-  return prompts;
-}
 
 int print_result(const ThroughputOptions& options, double seconds, const std::string& digest) {
   const auto prompts = static_cast<double>(options.num_prompts);
@@ -56,7 +37,8 @@ int bench_throughput(const Options& options) {
   const uint64_t seed = config->seed;
   auto session = open_session(std::move(*config), Report::table, options.engine.trace);
   if (!session) return report(session.error());
-  std::vector<Prompt> prompts = random_prompts(options.throughput, *(*session)->tokenizer, seed);
+  const ThroughputOptions& run = options.throughput;
+  std::vector<Prompt> prompts = random_prompts(run.num_prompts, run.input_len, run.output_len, *(*session)->tokenizer, seed);
   // one warm-up request: first touches of weights, arenas and cache are not what is measured
   Prompt warm_up = prompts.front();
   warm_up.sampling.max_tokens = 2;

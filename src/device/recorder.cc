@@ -17,6 +17,13 @@ std::vector<std::pair<std::string, int64_t>> arguments(const Cost& cost) {
   return out;
 }
 
+std::vector<std::pair<std::string, int64_t>> arguments(const StepFacts& step) {
+  return {{"tokens", step.tokens},
+          {"attention_pairs", step.attention_pairs},
+          {"uniform_query", step.uniform_query},
+          {"ubatches", step.ubatches}};
+}
+
 }  // namespace
 
 Recorder::Recorder(size_t capacity)
@@ -41,9 +48,11 @@ std::vector<telemetry::TraceSpan> Recorder::spans() const {
       const size_t at = i % capacity_;
       const auto& record =
           lane->blocks_[at / LaneRecorder::kBlock][at % LaneRecorder::kBlock];
+      const bool step = record.step.number >= 0;
       out.push_back({key.first, key.second,
-                     record.step < 0 ? record.label.str() : fmt::format("step {}", record.step),
-                     since_start(record.begin), since_start(record.end), arguments(record.cost)});
+                     step ? fmt::format("step {}", record.step.number) : record.label.str(),
+                     since_start(record.begin), since_start(record.end),
+                     step ? arguments(record.step) : arguments(record.cost)});
     }
   }
   return out;

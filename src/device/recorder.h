@@ -11,17 +11,25 @@
 
 namespace hocket::device {
 
+/// What a rank did in a step, for readers of a trace.
+struct StepFacts {
+  int64_t number = -1;
+  int64_t tokens = 0, attention_pairs = 0;
+  int64_t uniform_query = 0;  ///< q if every request decoded q tokens, else 0
+  int64_t ubatches = 0;
+};
+
 /// The intervals of one lane of one rank. Written by one thread, without locks; memory grows in
 /// blocks up to the capacity, then the oldest intervals make room.
 class LaneRecorder {
  public:
   explicit LaneRecorder(size_t capacity) : capacity_(capacity) {}
   void add(const Label& label, const Cost& cost, Clock::time_point begin, Clock::time_point end) {
-    next() = {label, cost, -1, begin, end};
+    next() = {label, cost, {}, begin, end};
   }
-  /// A step as a whole: the span "step <number>".
-  void add_step(int64_t number, Clock::time_point begin, Clock::time_point end) {
-    next() = {{}, {}, number, begin, end};
+  /// A step as a whole: the span "step <number>" with what there was to do as arguments.
+  void add_step(const StepFacts& step, Clock::time_point begin, Clock::time_point end) {
+    next() = {{}, {}, step, begin, end};
   }
 
  private:
@@ -29,7 +37,7 @@ class LaneRecorder {
   struct Record {
     Label label;
     Cost cost;
-    int64_t step = -1;
+    StepFacts step;  ///< number -1: a launch
     Clock::time_point begin, end;
   };
   static constexpr size_t kBlock = 1024;
@@ -46,7 +54,7 @@ class LaneRecorder {
 /// All lanes of one trace. Outlives the devices that it is given to.
 class Recorder {
  public:
-  /// `capacity`: the intervals kept of each lane, at least 1; 80 bytes each, allocated when needed.
+  /// `capacity`: the intervals kept of each lane, at least 1; 120 bytes each, allocated when needed.
   explicit Recorder(size_t capacity = size_t{1} << 18);
   /// The lane's place, the same for the same arguments, for as long as the recorder. Thread safe.
   LaneRecorder& lane(int rank, std::string_view lane);

@@ -34,7 +34,7 @@ TEST(Recorder, ForgetsTheOldestAndCountsThem) {
   Recorder recorder(2500);
   LaneRecorder& lane = recorder.lane(0, "host");
   EXPECT_EQ(&lane, &recorder.lane(0, "host"));
-  for (int i = 0; i < 6000; ++i) lane.add_step(i, Clock::now(), Clock::now());
+  for (int i = 0; i < 6000; ++i) lane.add_step({.number = i, .tokens = 3, .attention_pairs = 4, .uniform_query = 1, .ubatches = 2}, Clock::now(), Clock::now());
   const auto spans = recorder.spans();
   ASSERT_EQ(spans.size(), 2500U);
   for (size_t i = 0; i < spans.size(); ++i) EXPECT_EQ(spans[i].name, "step " + std::to_string(3500 + i));

@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ struct Config {
   std::optional<int> ubatches;  ///< --ubatch-size as given; 2 when DBO is on
   dbo::PolicyKind policy = dbo::PolicyKind::automatic;
   int64_t decode_threshold = 32, prefill_threshold = 512;
+  std::shared_ptr<const dbo::CostTable> costs{};  ///< what policy `automatic` decides by; none: as `threshold`
+  double min_gain = 0.05, keep_gain = 0.01;       ///< predicted gain at which splitting begins, and below which it ends
   dbo::CutPolicy cut;
 
   std::optional<int64_t> max_model_len;
@@ -54,5 +57,8 @@ struct Config {
 /// All contradictions at once, one line each, in the words of docs/dbo.md; empty when the configuration can work.
 /// `model` is what load_config() read.
 std::vector<std::string> validate(const Config& config, const model::ModelConfig& model);
+
+/// Compute threads of each rank: an equal share of those asked for, or of the cores; at least 1.
+int threads_per_rank(const Config& config);
 
 }  // namespace hocket::engine

@@ -88,8 +88,7 @@ RunningEngine::RunningEngine(Config config, model::ModelConfig model, const text
             model_config_.experts > 0 && config_.ubatches.value_or(2) > 1;
   max_model_len_ = config_.max_model_len.value_or(model_config_.max_positions);
   kv_blocks_ = config_.kv_blocks.value_or(config_.kv_bytes / (model_config_.kv_bytes_per_token() * config_.block_size));
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  threads_per_rank_ = std::max(1, config_.cpu_threads.value_or(cores) / config_.data_parallel);
+  threads_per_rank_ = threads_per_rank(config_);
 }
 
 std::string why_dbo_is_off(const Config& config, const model::ModelConfig& model) {
@@ -116,8 +115,10 @@ void RunningEngine::describe() {
   summary_.expert_ranks = group_ranks();
   summary_.experts_per_rank = model_config_.experts / group_ranks();
   summary_.backend = backend_name(config_.backend);
-  summary_.dbo = dbo_on_ ? fmt::format("on, {} ubatches, policy {}, floors decode {} / prefill {}", ubatches(),
-                                       name(config_.policy), config_.decode_threshold, config_.prefill_threshold)
+  const bool predicts = config_.policy == dbo::PolicyKind::automatic && config_.costs != nullptr;
+  summary_.dbo = dbo_on_ ? fmt::format("on, {} ubatches, policy {}{}, floors decode {} / prefill {}", ubatches(),
+                                       name(config_.policy), predicts ? " with a cost table" : "", config_.decode_threshold,
+                                       config_.prefill_threshold)
                          : why_dbo_is_off(config_, model_config_);
   summary_.isa = std::string(name(config_.isa));
   summary_.prefix_cache = config_.prefix_caching == kv::Caching::on ? "on" : "off";
@@ -224,7 +225,10 @@ RankOptions RunningEngine::rank_options(int index) const {
                     .ubatches = ubatches(),
                     .decode_threshold = config_.decode_threshold,
                     .prefill_threshold = config_.prefill_threshold,
-                    .low_latency_capacity = config_.backend == BackendChoice::automatic ? config_.max_seqs : 0};
+                    .low_latency_capacity = config_.backend == BackendChoice::automatic ? config_.max_seqs : 0,
+                    .costs = config_.costs,
+                    .min_gain = config_.min_gain,
+                    .keep_gain = config_.keep_gain};
   options.end_rules.eos_ids = model_config_.eos_ids;
   options.end_rules.max_model_len = max_model_len_;
   for (int32_t id = 0; id < static_cast<int32_t>(model_config_.vocab); ++id) {

@@ -134,7 +134,10 @@ void Rank::step(const dbo::StepPlan& plan, const dbo::Decision& decision) {
   }
   const auto ended = device::Clock::now();
   const auto took = ended - began;
-  if (host_ != nullptr) host_->add_step(step_ - 1, began, ended);
+  if (host_ != nullptr) {
+    host_->add_step({.number = step_ - 1, .tokens = plan.tokens(), .attention_pairs = attention_pairs(plan),
+                     .uniform_query = plan.uniform_query, .ubatches = decision.ubatches}, began, ended);
+  }
   previous_us_ = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
   metrics_.step(decision, stepper_.shape(), took);
   commit(plan, sampled);

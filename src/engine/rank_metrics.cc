@@ -55,6 +55,14 @@ void RankMetrics::step(const dbo::Decision& decision, const StepShape& shape, st
       .add(1);
   metrics_.histogram("hocket_engine_step_seconds", "Duration of a step.", kStepSeconds, with({{"outcome", outcome}}))
       .observe(seconds.count());
+  if (decision.predicted_us > 0) {
+    const char* phase = decision.phase == dbo::Phase::prefill ? "prefill" : "decode";
+    metrics_.gauge("hocket_dbo_predicted_gain", "Whole / split - 1 of the last step, as predicted.", with({{"phase", phase}}))
+        .set(decision.predicted_gain);
+    metrics_.gauge("hocket_dbo_model_error", "Measured / predicted duration of the last step.",
+                   with({{"phase", phase}, {"outcome", outcome}}))
+        .set(seconds.count() * 1e6 / decision.predicted_us);
+  }
   int64_t tokens = 0;
   for (const dbo::TokenRange& range : shape.cut.ranges) tokens += range.size();
   step_tokens_.observe(static_cast<double>(tokens));

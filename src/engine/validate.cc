@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <thread>
+
 #include <fmt/format.h>
 
 #include "engine/config.h"
@@ -45,6 +48,12 @@ void check_dbo(const Config& c, const model::ModelConfig& model, Errors& errors)
   if (c.decode_threshold < 0 || c.prefill_threshold < 0) {
     refuse(errors, "--dbo-{}-token-threshold {}: expected 0 or more.", c.decode_threshold < 0 ? "decode" : "prefill",
            c.decode_threshold < 0 ? c.decode_threshold : c.prefill_threshold);
+  }
+  if (c.keep_gain > c.min_gain) {
+    refuse(errors,
+           "--dbo-keep-gain {:.2f} is above --dbo-min-gain {:.2f}. A step would start to split only where it should already "
+           "stop. Use a keep-gain of at most {:.2f}.",
+           c.keep_gain, c.min_gain, c.min_gain);
   }
   if (c.cut.snap_tolerance < 0 || c.cut.snap_tolerance > 0.5) {
     refuse(errors, "--dbo-snap-tolerance {}: expected 0 to 0.5.", c.cut.snap_tolerance);
@@ -94,6 +103,11 @@ void check_sizes(const Config& c, const model::ModelConfig& model, Errors& error
 }
 
 }  // namespace
+
+int threads_per_rank(const Config& config) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, config.cpu_threads.value_or(cores) / config.data_parallel);
+}
 
 std::vector<std::string> validate(const Config& config, const model::ModelConfig& model) {
   Errors errors;

@@ -155,5 +155,25 @@ class CommandTest(unittest.TestCase):
                 digests.add(json.loads(pathlib.Path(out).read_text())["token_ids_sha256"])
         self.assertEqual(len(digests), 1)
 
+    def test_a_cost_table_is_measured_used_and_refused_elsewhere(self):
+        with tempfile.TemporaryDirectory() as folder:
+            table = f"{folder}/costs.json"
+            done = hocket("bench", "calibrate", "--max-num-batched-tokens", "256", "--max-num-seqs", "8", "--output", table)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("predicted gain of two ubatches", done.stdout)
+            run = ["bench", "throughput", "--input-len", "200", "--output-len", "4", "--num-prompts", "8",
+                   "--dbo-prefill-token-threshold", "0", "--output-json", f"{folder}/o.json"]
+            digests = set()
+            for policy in (["--dbo-policy", "never"], ["--cost-table", table, "--dbo-min-gain", "0", "--dbo-keep-gain", "0"]):
+                done = hocket(*run, *policy)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                digests.add(json.loads(pathlib.Path(folder, "o.json").read_text())["token_ids_sha256"])
+            self.assertIn("policy auto with a cost table", done.stderr)
+            self.assertEqual(len(digests), 1)
+            self.refused(hocket(*run, "--cost-table", table, "--cpu-isa", "generic"), 2, "--cost-table", "generic")
+            self.refused(hocket(*run, "--cost-table", table, "--dbo-keep-gain", "0.5"), 2, "--dbo-keep-gain 0.50 is above")
+            self.refused(hocket("bench", "calibrate", "-dp", "1"), 2, "--data-parallel-size 2 or more")
+            self.refused(hocket(*run, "--cost-table", f"{folder}/none.json"), 3, "none.json: cannot be read")
+
 
 unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
